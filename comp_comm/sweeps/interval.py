@@ -9,6 +9,7 @@ import csv
 from functools import cache
 
 from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
 from comp_comm.structs import struct
@@ -17,9 +18,11 @@ TABLE = ("validation", "intervals.csv")
 SHARE = 0.8
 LAYOUTS = ("dense", "layouts")  # of pairs of layouts; no mixture was measured in enough of them
 WORDS = {"dense": "runs of dense models", "moe": "runs of mixtures of experts"}
+# What tells devices apart of which one's profile extends the other's: an H200 is not an H100, a B300 not a B200.
+SAME_DEVICE = ("peak.fp16", "memory.bandwidth", "memory.capacity")
 MACHINES = {
     "published": "on devices with published runs, on machines that were not calibrated",
-    "unknown": "on a device that no published run has",
+    "unknown": "on devices whose runs the model was not made with",
     "calibrated": "on machines that were calibrated on a measured step of their own",
 }
 
@@ -41,8 +44,9 @@ class StepInterval:
         """
         words = f"{WORDS[self.arch]} {MACHINES[self.machine]}"
         device = f" --gpu {profile.split('-')[0]}" if profile in self.devices else ""
+        later = " --later" if self.machine == "unknown" else ""
         return {"share": SHARE, "low_s": self.low * seconds, "high_s": self.high * seconds, "machine": self.machine,
-                "words": words, "shown_by": f"compcomm validate{device}"}  # fmt: skip
+                "words": words, "shown_by": f"compcomm validate{later or device}"}  # fmt: skip
 
 
 @cache
@@ -73,14 +77,23 @@ def step_interval(profile: Profile, arch: str) -> StepInterval | None:
     """Return the interval of a step of dense models or mixtures (``"dense"``, ``"moe"``) on a profile.
 
     >>> from comp_comm.configs.hardware_file import load_profile
-    >>> step_interval(load_profile("h100-sxm"), "dense").machine, step_interval(load_profile("mi50"), "moe").machine
+    >>> step_interval(load_profile("h100-sxm"), "dense").machine, step_interval(load_profile("b300-sxm"), "moe").machine
     ('published', 'unknown')
     """
     known = known_intervals()
     published = known.get((arch, "published"))
-    family = {profile.name, *profile.lineage}
     if profile.calibrated_on.get(arch):
         machine = "calibrated"
     else:
-        machine = "published" if published is not None and family & set(published.devices) else "unknown"
+        seen = published is not None and any(_is_of(profile, name) for name in published.devices)
+        machine = "published" if seen else "unknown"
     return known.get((arch, machine))
+
+
+def _is_of(profile: Profile, device: str) -> bool:
+    """Return whether a profile is that of a device, or of a machine of such devices: not one of another device that
+    takes what it shares with it."""
+    if profile.name == device or device not in profile.lineage:
+        return profile.name == device
+    kin = load_profile(device)
+    return all(abs(profile.value(key) / kin.value(key) - 1) < 0.05 for key in SAME_DEVICE)
