@@ -269,6 +269,15 @@ def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path
     assert row_of(again)["step_s"] == pytest.approx(shown["step_s"], rel=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "model", "gpus"), [("nemo", "mixtral-8x7b", 64), ("torchtitan", "deepseek-v3", 1024)])
+def test_a_search_of_experts_tries_what_a_file_can_say(kind, model, gpus, compcomm):
+    """Of exchanges, too: neither file has one that runs beside compute."""
+    asked = ("--model", model, "--hardware", HARDWARE, "--gpus", gpus, "--global-batch", 1024, "--cp", 1, "--zero", 1)
+    code, _, err = compcomm("search", *map(str, asked), "--emit", kind)
+    assert code == 0, err
+    assert "overlap_ep off" in err
+
+
 def test_the_best_of_a_search_as_a_study_is_explained(compcomm, tmp_path):
     asked, path = (*ASKED, "--network", "2"), tmp_path / "best.yaml"
     row = json.loads(compcomm(*asked, "--format", "json")[1])["rows"][0]

@@ -28,6 +28,7 @@ AROUND = (
 )  # fmt: skip
 # A DeepSpeed JSON is beside a program, which has the model, and a launcher, which has the devices.
 BESIDE_DEEPSPEED = ("gpus", *(name for name in MODEL.fields if FIELDS[name].group == "transformer"))
+OF_EXPERTS = ("overlap_ep", "ep_dispatch", "routed_weights")
 SAME = 1e-12
 MOST_NAMED = 6
 
@@ -64,7 +65,9 @@ def written_as(study: Study, kind: str) -> Study:
     if kind not in TRIED or (study.cost_model or DEFAULT_COST_MODEL) != DEFAULT_COST_MODEL:
         return study
     moving = {name for axis in study.axes for name in axis.values}
-    limits = {name: values for name, values in TRIED[kind].items() if name not in {*study.fixed, *moving}}
+    known = {*(study.model.fields if study.model else ()), *study.fixed, *moving}
+    limits = {name: values for name, values in TRIED[kind].items()
+              if name not in {*study.fixed, *moving} and (name not in OF_EXPERTS or "experts" in known)}  # fmt: skip
     stack = {} if STACK in {*study.fixed, *moving} else {STACK: kind}
     told = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in limits.items())
     note = f"--emit {kind}: tried is only what its file can say" + (f" ({told})" if told else "")

@@ -31,7 +31,8 @@ EXPERTS = {
     "ep": "expert_model_parallel_size",
 }  # fmt: skip
 # What a search tries that is written as this file.
-TRIED = {"placement": ("tp-cp-dp-pp", "tp-cp-pp-dp"), "zero": (0, 1, 3), "cp_comm": ("p2p",)}
+TRIED = {"placement": ("tp-cp-dp-pp", "tp-cp-pp-dp"), "zero": (0, 1, 3), "cp_comm": ("p2p",),
+         "overlap_ep": ("off",), "ep_dispatch": ("all_to_all",)}  # fmt: skip
 TRAINER = {"bf16": "bf16", "fp8": "bf16", "fp16": 16, "fp32": 32}
 
 

@@ -13,7 +13,8 @@ FORMATS = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "bfl
 BACKENDS = {"all_to_all": "standard", "deepep": "deepep", "hybridep": "hybridep"}
 ROTATIONS = {"all_gather": "allgather", "p2p": "alltoall"}
 # What a search tries that is written as this file.
-TRIED = {"placement": ("tp-cp-dp-pp",), "vpp": (1, 2), "cp_implementation": ("torch",)}
+TRIED = {"placement": ("tp-cp-dp-pp",), "vpp": (1, 2), "cp_implementation": ("torch",), "overlap_ep": ("off",),
+         "routed_weights": ("compute",)}  # fmt: skip
 SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 
 
