@@ -266,10 +266,12 @@ def test_a_search_lists_what_it_fixes_itself(compcomm):
     _, out, _ = compcomm(*mixture)
     said = " ".join(out.split())
     tried, left = said.split("Tried: ")[1].split("Not tried (a list of values tries them): ")
-    assert "Fixed as stacks have it, unless given: ep_dispatch deepep, overlap_ep on" in tried
+    assert (
+        "Set by the search alone, unless given: ep_dispatch deepep (else all_to_all), overlap_ep on (else off)" in tried
+    )
     assert "overlap_ep" not in left.split("collective_algorithm")[0]
     _, out, _ = compcomm(*mixture, "--overlap-ep", "off,on", "--ep-dispatch", "all_to_all")
-    assert "Fixed as stacks have it" not in out
+    assert "Set by the search" not in out
     assert "overlap_ep off, on" in " ".join(out.split())
 
 

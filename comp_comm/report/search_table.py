@@ -173,12 +173,14 @@ def _tried(meta: Record) -> list[str]:
     """Return what was tried, and what was not, in words."""
     tried = [f"{name} {span(values)}" for name, values in meta["searched"].items() if len(values) > 1]
     pinned = [f"{name} {values[0]}" for name, values in meta["searched"].items() if len(values) == 1]
-    settled = [f"{name} {value}" for name, value in meta["settled"].items()]
+    settled = [
+        f"{name} {value} (else {FIELDS[name].default or 'not given'})" for name, value in meta["settled"].items()
+    ]
     left = [f"{name} {about['value'] or 'not given'}" for name, about in meta["not_tried"].items()
             if name not in {*meta["searched"], *meta["settled"]}]  # fmt: skip
     fixed = f". Fixed: {', '.join(pinned)}" if pinned else ""
-    usual = f". Fixed as stacks have it, unless given: {', '.join(settled)}" if settled else ""
-    lines = [f"Tried: {'; '.join(tried)}{fixed}{usual}"]
+    usual = f". Set by the search alone, unless given: {', '.join(settled)}" if settled else ""
+    lines = [f"Tried: {'; '.join(tried) or 'one layout'}{fixed}{usual}"]
     if any(name in FIELDS and FIELDS[name].kind == "int" and FIELDS[name].low > 0 and len(values) > 1
            for name, values in meta["searched"].items()):  # fmt: skip
         lines.append(DIVISORS)
