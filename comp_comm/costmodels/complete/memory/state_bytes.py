@@ -42,7 +42,7 @@ class StageStateBytes:
 
     @cached_property
     def parameters(self) -> tuple[Array, Array]:
-        """Parameters of the stage, and those of its experts."""
+        """Parameters of the stage that are no experts', and those of its experts."""
         ends = self.layer_costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
         dense = add_up((*(count * layer.dense for count, layer in self.layers), ends))
         experts = (
@@ -52,7 +52,7 @@ class StageStateBytes:
 
     @cached_property
     def trained_parameters(self) -> tuple[Array, Array]:
-        """Parameters of the stage that are trained, and those of its experts."""
+        """Parameters of the stage that are trained and no experts', and those of its experts."""
         if not self.work.context.frozen:
             return self.parameters
         layers = [(count, layer.trained) for count, layer in self.layers]
@@ -115,7 +115,7 @@ class StageStateBytes:
             return states
         f = self.work.scenario.formats
         even = add_up(each.number * each.matrix.local_size / each.shards for each in muon.stage_matrices)
-        more = (muon.on_fullest_device - even) * (to_float(f.master) + moment)
+        more = muon.beyond_even_share * (to_float(f.master) + moment)
         return states._replace(optimizer=states.optimizer - moment * even + more)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
