@@ -361,6 +361,17 @@ def test_four_of_five_runs_are_within_the_interval_that_is_shown(arch):
     assert 0.75 <= np.mean(inside) <= 0.88
 
 
+@pytest.mark.parametrize(("name", "machine"), [
+    ("h100-sxm", "published"), ("perlmutter", "published"), ("frontier", "published"), ("h200-sxm", "unknown"),
+    ("b300-sxm", "unknown"), ("gb300-nvl72", "unknown"), ("gh200", "unknown"), ("mi300x", "unknown"),
+])  # fmt: skip
+def test_the_interval_is_that_of_a_device_and_not_of_the_one_it_takes_numbers_from(name, machine, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text(f"extends: {name}\nnetwork: {{scale-out: {{bandwidth: {{value: 12.5 GB/s, source: mine}}}}}}\n")
+    for profile in (load_profile(name), load_profile(str(own))):
+        assert step_interval(profile, "dense").machine == machine
+
+
 def test_intervals_of_groups_that_were_held_out_hold_four_of_five():
     with shipped("intervals.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
