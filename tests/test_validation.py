@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import comp_comm as cc
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
+from comp_comm.report.validation_plot import draw_validation
 from comp_comm.sweeps.interval import SHARE, step_interval
 from comp_comm.sweeps.point import explain
 from comp_comm.validation.held_out import Responses, interval, intervals, weighted_quantiles
@@ -486,3 +488,15 @@ def test_runs_and_logs_are_not_mixed(tmp_path, capsys):
     assert run(["calibrate", "--runs", path, "--extends", "h100-sxm", "--operator", "gemm"]) == 2
     assert run(["calibrate", "--extends", "h100-sxm"]) == 2
     assert "give LOGs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", [(6.1, 5.1, 9.1), (0.2, 40.0)])
+def test_the_ticks_of_a_picture_are_numbers(seconds):
+    """Of runs within a factor of ten, too, where the axes of logarithms name what is between the powers."""
+    rows = [{"measured_step_s": each, "predicted_step_s": each, "arch": "dense", "group": "", "counted": True}
+            for each in seconds]  # fmt: skip
+    figure = draw_validation(SimpleNamespace(rows=rows, counted=rows), {})
+    figure.canvas.draw()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        labels = [label.get_text() for label in (*axis.get_majorticklabels(), *axis.get_minorticklabels())]
+        assert [float(text.replace(",", "")) for text in labels if text]

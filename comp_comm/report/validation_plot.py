@@ -20,6 +20,7 @@ MOST_GROUPS = 20  # in the legend: those with most runs
 def draw_validation(result: Validation, meta: Record) -> Figure:
     """Return a figure: predicted over measured seconds of every run that counts, by group; mixtures are crosses."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     groups: dict[str, list[tuple[float, float, str]]] = {}
     for row in result.rows:
@@ -43,8 +44,11 @@ def draw_validation(result: Validation, meta: Record) -> Figure:
                                  color=PALETTE[number % len(PALETTE)], alpha=0.8, linewidths=0.9)  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
+        steps = (1, 2, 5) if ends[1] > 10 * ends[0] else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
         for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=steps, numticks=30))
             axis.set_major_formatter(plain_numbers())
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("measured step (s)")
         axes.set_ylabel("predicted step (s)")
         axes.legend(loc="upper left", fontsize=7)
