@@ -306,6 +306,7 @@ def test_hardware_and_models_of_files(kind, compcomm, tmp_path):
 
 
 @pytest.mark.parametrize(("more", "said"), [
+    (("--compare", "--per", "tp"), "--emit writes the best layout, and nothing else: leave --compare and --per out"),
     (("--gpus", "8,16"), "--emit is about one search, and this searches 2 times"),
     (("--format", "csv"), "leave --format out"), (("--emit", "axolotl"), "there is no 'axolotl' (allowed: megatron,"),
 ])  # fmt: skip

@@ -161,6 +161,9 @@ def _format(asked: Asked, form: str | None, path: str | None) -> str:
         return options.prepare(form, path)
     if form:
         raise ConfigError("--emit has a format of its own: leave --format out")
+    shown = [flag for flag, name in (("explain", "explained"), ("compare", "compared"), ("per", "per")) if asked[name]]
+    if shown:
+        raise ConfigError(f"--emit writes the best layout, and nothing else: leave --{' and --'.join(shown)} out")
     catalogue.FILES_READ.clear()
     output.check_writable(path)
     return ""

@@ -45,6 +45,22 @@ def not_tried(space: SearchSpace) -> dict[str, Record]:
     return left
 
 
+def in_no_layout(space: SearchSpace) -> list[str]:
+    """Return which values that a study lists of a degree or a batch no layout has, in words.
+
+    >>> from comp_comm.configs.study import study_from
+    >>> from comp_comm.searches.build_space import make_space
+    >>> given = {"model": "llama-3-8b", "hardware": "h100-sxm", "set": {"global_batch": 8}, "sweep": {"tp": [1, 3]}}
+    >>> in_no_layout(make_space(study_from(given), 8))
+    ['tp 3: no layout has it, as degrees and batches have to divide devices, heads, layers and the batch']
+    """
+    tried = space.tried
+    listed = {name: values for axis in space.study.axes for name, values in axis.values.items() if name in tried}
+    left = {name: [value for value in values if value not in tried[name]] for name, values in listed.items()}
+    return [f"{name} {', '.join(map(str, values))}: no layout has it, as degrees and batches have to divide devices, "
+            "heads, layers and the batch" for name, values in left.items() if values]  # fmt: skip
+
+
 def span(values: Sequence[object]) -> str:
     """Return values in few words, so that one can tell which they are.
 

@@ -22,7 +22,7 @@ from comp_comm.searches.answer_rows import Row, model_and_layouts, rows_of
 from comp_comm.searches.best import Place, Tie
 from comp_comm.searches.block_search import Progress
 from comp_comm.searches.build_space import make_space
-from comp_comm.searches.coverage import chosen_by_search, not_tried
+from comp_comm.searches.coverage import chosen_by_search, in_no_layout, not_tried
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.per_value import check_per, per_record, ties_of_groups
 from comp_comm.searches.question import aim_of, check_question
@@ -222,7 +222,7 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[st
         "settled": chosen_by_search(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **state.reasons}.items())),
-        "notes": [*notes(plan), *space.clashes, *of_best], "interrupted": state.interrupted,
+        "notes": [*notes(plan), *space.clashes, *in_no_layout(space), *of_best], "interrupted": state.interrupted,
     }  # fmt: skip
 
 
