@@ -14,7 +14,19 @@ import numpy as np
 
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, isnan, maximum, minimum, to_float, where
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    Mask,
+    add_up,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.lazy import cached_property
 from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.structs import struct
@@ -31,7 +43,8 @@ class Moment(NamedTuple):
     @property
     def total(self) -> Array:
         """All of it, less the gradients that are not there."""
-        return self.activations + self.logits + (self.buffers - self.missing_gradients)
+        there = add_up((self.activations, self.logits, self.buffers))
+        return there if self.missing_gradients is ZERO else there - self.missing_gradients
 
 
 class Units(NamedTuple):
@@ -101,6 +114,11 @@ class FsdpMoments:
         return (1 - self._apart) * self.units.ends
 
     @cached_property
+    def _left(self) -> Array:
+        """Parameters without a head that is a unit by itself."""
+        return self.units.all - self._apart * self.units.head
+
+    @cached_property
     def _kept_head(self) -> Array:
         """Parameters of the unit that a forward pass leaves whole: norm and head, with a shared weight all ends."""
         ends = FsdpUnits.ENDS.where(self.work.layout.fsdp_units)
@@ -117,18 +135,25 @@ class FsdpMoments:
                 whole: Array, logits: Array) -> Moment:  # fmt: skip
         """Return a moment when gradients of so many ``numbers`` are missing, ``gathered`` are whole for it alone, and
         of ``whole`` ones what stays."""
-        once = MasterWeights.SHARDS.where(self.work.layout.master_weights) & (
-            to_float(self.work.layout.stage_micro_batches) <= 1
-        )
-        missing = where(once, self.gradients * numbers / maximum(self.units.all, 1.0), 0.0)
-        weights = self._weight * (self._stays * whole + (1 - self._stays) * gathered)
-        return Moment(missing, activations, logits, weights + buffers)
+        missing = ZERO
+        if somewhere(self._comes_once):
+            missing = where(self._comes_once, self.gradients * numbers / maximum(self.units.all, 1.0), 0.0)
+        if somewhere(self._stays):
+            gathered = self._stays * whole + (1 - self._stays) * gathered
+        weights = ZERO if gathered is ZERO else self._weight * gathered
+        return Moment(missing, activations, logits, add_up((weights, buffers)))
+
+    @cached_property
+    def _comes_once(self) -> Mask:
+        """Where gradients are not there before the only micro-batch makes them."""
+        once = to_float(self.work.layout.stage_micro_batches) <= 1
+        return MasterWeights.SHARDS.where(self.work.layout.master_weights) & once
 
     @property
     def _loss(self) -> Moment:
         """While the loss is made nothing is gathered, but a head that a forward pass leaves whole."""
         units, kept = self.units, self.kept
-        return self._moment(units.all, kept.all, self._kept_head, to_float(0.0), units.all, kept.logits)
+        return self._moment(units.all, kept.all, self._kept_head, ZERO, units.all, kept.logits)
 
     @property
     def _head(self) -> Iterator[Moment]:
@@ -137,16 +162,18 @@ class FsdpMoments:
 
         Its weights are there then, and the buffer that they were gathered into, as FSDPMemTracker has it.
         """
-        units, kept, none = self.units, self.kept, to_float(0.0)
-        of_logits, made = kept.logits_gradient, self._made * units.head
-        coming = where(self._kept_head > 0, self._kept_head, 2 * self._root)
-        whole = where(self._apart > 0, units.head, self._root) + units.layer
-        left = units.all - self._apart * units.head
-        yield self._moment(units.all, kept.all, coming, none, units.all, of_logits)
+        units, kept = self.units, self.kept
+        of_logits, made, apart = kept.logits_gradient, self._made * units.head, somewhere(self._apart)
+        coming, whole = 2 * self._root, self._root + units.layer
+        if somewhere(self._kept_head):
+            coming = where(self._kept_head > 0, self._kept_head, coming)
+        if apart:
+            whole = where(self._apart > 0, units.head, self._root) + units.layer
+        yield self._moment(units.all, kept.all, coming, ZERO, units.all, of_logits)
         yield self._moment(units.all, kept.all, whole, made, units.all, of_logits)
-        yield self._moment(
-            left, kept.all, 2 * self._apart * units.head, self._apart * self._sent * units.head, left, none
-        )
+        if apart:
+            sent = self._apart * self._sent * units.head
+            yield self._moment(self._left, kept.all, 2 * self._apart * units.head, sent, self._left, ZERO)
 
     @property
     def _layers(self) -> Iterator[Moment]:
@@ -155,21 +182,20 @@ class FsdpMoments:
         Two layers are gathered, where there are two, and the root; gradients of one are there as they are made, and of
         what was before it as they are scattered from.
         """
-        units, kept, none = self.units, self.kept, to_float(0.0)
+        units, kept, left = self.units, self.kept, self._left
         gathered = minimum(kept.layers, 2.0) * units.layer + self._root
-        left = units.all - self._apart * units.head
         of_head = (1 - self._apart) * self._made * units.head
         first = of_head + self._apart * self._sent * units.head + self.unpacked
         made, then = self._made * units.layer, of_head + self.unpacked + (self._made + self._sent) * units.layer
-        begin, freed = kept.all + kept.again, kept.first
-        yield self._moment(left, begin, gathered, first, left, none)
-        yield self._moment(left, begin - freed, gathered, first + made, left, none)
+        begin, end = kept.all + kept.again, kept.all + kept.again - kept.first
+        yield self._moment(left, begin, gathered, first, left, ZERO)
+        yield self._moment(left, end, gathered, first + made, left, ZERO)
         for layers in (minimum(1.0, kept.layers - 1), maximum(kept.layers - 2, 0.0)):
             rest = left - layers * units.layer
-            active = maximum(begin - freed - layers * kept.layer, 0.0)
-            several = layers > 0
-            yield self._moment(rest, where(several, active, none), where(several, gathered, none),
-                               where(several, then, none), where(several, rest, none), none)  # fmt: skip
+            parts: tuple[Array, ...] = (maximum(end - layers * kept.layer, 0.0), gathered, then, rest)
+            if not everywhere(layers > 0):  # of a single layer there is none before it
+                parts = tuple(where(layers > 0, each, 0.0) for each in parts)
+            yield self._moment(rest, *parts, ZERO)
 
     @property
     def _end(self) -> Iterator[Moment]:
@@ -177,9 +203,9 @@ class FsdpMoments:
 
         A shared weight has gradients of the head and of the embedding, and their sum.
         """
-        units, none = self.units, to_float(0.0)
+        units = self.units
         late = units.ends - self._apart * units.head
         twice = 2 * to_float(self.work.transformer.tied) * units.head
         rest = maximum(self.kept.all - self.kept.layers * self.kept.layer, 0.0)
-        yield self._moment(late, rest, late, self._made * (late + twice) + self._sent * units.layer, late, none)
-        yield self._moment(late, rest, none, (self._made + self._sent) * late, none, none)
+        yield self._moment(late, rest, late, self._made * (late + twice) + self._sent * units.layer, late, ZERO)
+        yield self._moment(late, rest, ZERO, (self._made + self._sent) * late, ZERO, ZERO)
