@@ -192,10 +192,10 @@ class FsdpMoments:
         yield self._moment(left, end, gathered, first + made, left, ZERO)
         for layers in (minimum(1.0, kept.layers - 1), maximum(kept.layers - 2, 0.0)):
             rest = left - layers * units.layer
-            parts: tuple[Array, ...] = (maximum(end - layers * kept.layer, 0.0), gathered, then, rest)
+            active, whole, held, stays = maximum(end - layers * kept.layer, 0.0), gathered, then, rest
             if not everywhere(layers > 0):  # of a single layer there is none before it
-                parts = tuple(where(layers > 0, each, 0.0) for each in parts)
-            yield self._moment(rest, *parts, ZERO)
+                active, whole, held, stays = (where(layers > 0, each, 0.0) for each in (active, whole, held, stays))
+            yield self._moment(rest, active, whole, held, stays, ZERO)
 
     @property
     def _end(self) -> Iterator[Moment]:
