@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 
@@ -21,7 +22,7 @@ from comp_comm.trends.steps import (
     paper_share,
     trained_steps,
 )
-from comp_comm.trends.tables import Models, year_of
+from comp_comm.trends.tables import Models
 from comp_comm.validation.table import MeasuredRun
 
 ABOUT = ("model", "date", "arch", "certainty")
@@ -52,7 +53,8 @@ def label(run: MeasuredRun) -> str:
 
 def models_part(asked: PartSettings) -> Part:
     """Return the dimensions of every model of the table."""
-    models = Models.read().where(lambda run: year_of(run["date"]) >= asked.since)
+    every = Models.read()
+    models = Models(tuple(itertools.compress(every.runs, every.not_before(asked.since))))
     rows = table({**about(models), "year": models.years, "gpu": models.words("gpu"),
                   **shapes(models), "kv_share": models.numbers("kv_heads") / models.numbers("heads")})  # fmt: skip
     return Part("models", "Models as they were trained, 2018 to 2026", rows,
