@@ -138,7 +138,7 @@ def test_a_degree_has_valid_neighbours_in_every_row(hardware):
     pytest.param([2, 8], marks=pytest.mark.xfail(reason="ffn_hidden is taken to be 4, of a width of 1")),
 ])  # fmt: skip
 def test_a_width_has_neighbours_that_its_degree_divides(hardware, degrees):
-    """Compute grows faster with the width than messages do: one solution, between multiples of the degree and of the heads, of which there are eight."""
+    """Compute grows faster with the width than messages do: one solution, between multiples of eight heads."""
     rows = solved({"hardware": hardware, "set": {**MODEL, "hidden": 1024}, "sweep": {"tp": degrees}},
                   "serialized_comm_fraction", 0.1, "hidden")  # fmt: skip
     assert [row["reason"] for row in rows] == [None, None]
