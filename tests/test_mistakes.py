@@ -97,7 +97,7 @@ FILES = {"config.json": '{"model_type": "llama", "hidden_size": 64}', "p.yaml": 
     (("compare", "p.yaml", "--set-b", "tp=4"), "not a study: --hardware p.yaml takes it"),
     (("memory", "m.yaml"), "m.yaml: is a model, not a study: --model m.yaml takes it"),
     (("explain", "run.sh"), "'compcomm import run.sh' makes a study of another tool's file"),
-    (("explain", "--model", "gpt2", "--hardware", "s.yaml"), "s.yaml: is a study, not a hardware profile: give it alone"),
+    (("explain", "--model", "gpt2", "--hardware", "s.yaml"), "s.yaml: is a study, not a hardware profile: give it"),
     (("explain", "--model", "gpt2", "--hardware", "m.yaml"), "m.yaml: is a model, not a hardware profile: --model"),
     (("explain", "--hardware", "h100", "--model", "p.yaml"), "p.yaml: is a hardware profile, not a model: --hardware"),
     (("init", "mine.yaml"), "mine.yaml: the file to write is given by -o mine.yaml"),

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from comp_comm.errors import so_many
 from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.growth import yearly_growth
 from comp_comm.records import Records
@@ -145,7 +146,7 @@ GROUPS = ("tp", "cp", "pp", "dp", "ep")
 def _silent(steps: Steps) -> list[str]:
     others = {name: why for name, why in steps.left_out.items() if "no whole layout" not in why}
     count = len(steps.left_out) - len(others)
-    said = [f"{count} models of the table published no whole layout"] if count else []
+    said = [f"{so_many(count, 'model')} of the table published no whole layout"] if count else []
     return [*said, *(f"{name}: {why}" for name, why in others.items())]
 
 
@@ -158,7 +159,7 @@ def errors_part(asked: PartSettings) -> Part:
     rows = table({**about(runs), "year": runs.years, "reported_s": measured, "predicted_s": predicted, "error": error})
     said = (f"median size of the errors {100 * np.median(np.abs(error)):.0f} %, "
             f"bias {round(100 * np.median(error)):+d} %, {100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of "
-            f"{len(steps)} steps",)  # fmt: skip
+            f"{so_many(len(steps), 'step')}",)  # fmt: skip
     return Part("errors", "Steps as predicted and as reported", rows, ("model", "date", "reported_s", "predicted_s",
                                                                        "error"), said)  # fmt: skip
 
