@@ -694,6 +694,8 @@ STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
     (("memory_gib=20", "micro_batch"), (*STEP[:-1], "96", "--tp", "8"), (2, 3)),  # 4 replicas: a divisor of 24
     # sequence parallelism splits a sequence over 8 devices, so that 15,582 is none
     (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8"), (15576, 15584)),
+    # a sequence is split over 4 devices, and what each has over 8
+    (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152)),
     (("visible_comm_fraction=30%", "tp"), STEP, (4, 8)),
 ])  # fmt: skip
 def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, flags, beside, compcomm):

@@ -235,7 +235,7 @@ def _answers(plan: Plan, question: InverseQuestion, solutions: _Found, solved: A
             answer = {"value": float(solved[i]), "achieved": float(achieved[i]), **more, "reason": reason}
             if question.field in DEGREES and more["above"] is None:  # no degree of this study is as large
                 answer = dict.fromkeys(answer) | {"reason": _too_large(question.field, solved[i], more["below"])}
-            elif fits is not None and not fits[i]:
+            elif fits is not None and not fits[i] and (more["below"] or more["above"]):
                 answer["reason"] = reason or "neither number beside it fits into the device's memory"
             rows.append({**point, question.field: answer["value"], **asked, **answer})
         if not mine:

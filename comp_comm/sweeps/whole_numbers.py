@@ -63,8 +63,8 @@ def _candidates(field: str, solved: float, numbers: Mapping[str, float]) -> list
     else:
         factors = [given.get("tp", 1), given.get("cp", 1), given.get("heads", 1) if field == "hidden" else 1, 2]
         for parts in itertools.product(*((1, factor) for factor in factors)):
-            step = math.lcm(*parts)
-            found |= {math.floor(solved / step) * step + i * step for i in (0, 1)}
+            for step in (math.lcm(*parts), math.prod(parts)):  # of 8 by TP, of what CP leaves: 32 of both
+                found |= {math.floor(solved / step) * step + i * step for i in (0, 1)}
     return sorted(number for number in found if 1 <= number <= FIELDS[field].high)
 
 
