@@ -126,6 +126,15 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
+def so_many(number: float, noun: str) -> str:
+    """Return how many of something there are, in words that fit one of it too.
+
+    >>> so_many(1, "device"), so_many(2048, "device")
+    ('1 device', '2,048 devices')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def one_of(allowed: Sequence[str], most: int = 40) -> str:
     """Return a readable list of allowed values.
 

@@ -63,7 +63,7 @@ class Field:
         number = "a whole number" if self.kind == "int" else "a number"
         extra = f", or '{self.words[0]}'" if self.words else ""
         suffix = " (1K = 1024)" if self.kind == "int" else " (1T = 1e12)" if self.high >= COUNTED else ""
-        return f"{number} from {_short(self.low)} to {_short(self.high)}{suffix}{extra}"
+        return f"{number} from {short(self.low)} to {short(self.high)}{suffix}{extra}"
 
     def parse(self, raw: object) -> Value:
         """Return ``raw`` (as YAML or a flag gives it) as a value of this field.
@@ -107,9 +107,9 @@ class Field:
         if not math.isfinite(number):
             raise ValueError(f"must be a finite number, not {number}")
         if self.kind == "int" and number != int(number):
-            raise ValueError(f"{_short(number)} is not a whole number; must be {self.allowed()}")
+            raise ValueError(f"{short(number)} is not a whole number; must be {self.allowed()}")
         if not self.low <= number <= self.high:
-            raise ValueError(f"{_short(number)} is out of range; must be {self.allowed()}")
+            raise ValueError(f"{short(number)} is out of range; must be {self.allowed()}")
         return int(number) if self.kind == "int" else float(number)
 
     def number(self, raw: object) -> float:
@@ -141,7 +141,12 @@ class Field:
         return f": write {plain}" if plainly or self._number(plain) is not None else ""
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
+    """Return a number as people write it, a whole one with its thousands.
+
+    >>> short(2.0**20), short(0.25)
+    ('1,048,576', '0.25')
+    """
     return f"{int(number):,}" if number == int(number) and abs(number) < 1e12 else f"{number:g}"
 
 

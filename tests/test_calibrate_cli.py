@@ -200,6 +200,8 @@ def test_projection_to_other_sizes(compcomm, tmp_path):
     assert [row["hidden"] for row in rows] == [1024, 4096]
     assert rows[1]["gemm_s"] == pytest.approx(16e-3 / 2)
     assert rows[1]["serialized_comm_fraction"] == pytest.approx(1.2 / (8 + 0.4 + 1.2))
+    listed = ("--hidden", "1K,4096", "--tp", "[4]", "--format", "json")
+    assert json.loads(compcomm("project", table, *listed)[1])["rows"] == rows
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,10 @@ def test_projection_to_other_sizes(compcomm, tmp_path):
         (ITERATIONS, ("--baseline", "hidden=8,seq_len=1,micro_batch=1,tp=1"), "no iteration of these sizes"),
         (ITERATIONS, ("--baseline", "hidden=8"), "seq_len, micro_batch, tp missing"),
         (ITERATIONS, ("--baseline", "heads=8"), "there is no size 'heads'"),
+        (ITERATIONS, ("--baseline", "hidden=nan"), "Error: --baseline hidden: 'nan' is not a number"),
+        (ITERATIONS, ("--baseline", "tp=required"), "--baseline tp: must be one whole number of at least 1"),
+        (ITERATIONS, ("--hidden", "4096,x"), "--hidden: 'x' is not a number; must be"),
+        (ITERATIONS, ("--hidden", "4096,,8"), "--hidden: '4096,,8' has no value beside a comma"),
         (ITERATIONS.replace("gemm", "magic"), (), "no law is known for the operator 'magic'"),
         (ITERATIONS.replace("2048", "0"), (), "above 0"),
         ("\n".join(ITERATIONS.splitlines()[:3]) + "\n", (), "nothing to project to"),

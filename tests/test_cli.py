@@ -668,10 +668,64 @@ SOLVED = ["--hidden", "64K", "--seq-len", "4K", "--micro-batch", "1"]
 
 
 def test_solve_says_that_a_field_does_not_change_a_column(compcomm):
-    target = ["--target", "slack_flop_per_byte=8192", "--for", "network"]
+    target = ["--target", "slack_flop_per_byte=4096", "--for", "network"]
     code, out, err = compcomm("solve", *target, *SOLVED, "--tp", "256")
     assert (code, out) == (3, "")
+    assert "no value of network from 0.0001 to 10,000 gives" in err
     assert "network does not change it: it is 8192" in err
+
+
+def test_solve_says_that_any_value_does(compcomm):
+    """2 x 4096 tokens of slack, whatever the network: its target is met before anything is chosen."""
+    target = ["--target", "slack_flop_per_byte=8192", "--for", "network"]
+    code, out, _ = compcomm("solve", *target, *SOLVED, "--tp", "256", "--format", "json")
+    (row,) = rows_of(out)
+    assert (code, row["value"], row["achieved"]) == (0, None, 8192)
+    assert row["reason"] == "any value of network does: slack_flop_per_byte is 8192 at all of them"
+
+
+LLAMA = ["--model", "llama-3-8b", "--hardware", "h100", "--format", "json"]  # 32 heads, 8 of keys and values
+STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
+
+
+@pytest.mark.parametrize(("wanted", "flags", "beside"), [
+    # 4 replicas x micro_batch divides 128, so that 15 is none
+    (("memory_gib=79", "micro_batch"), (*STEP, "--tp", "8"), (8, 16)),
+    (("memory_gib=20", "micro_batch"), (*STEP[:-1], "96", "--tp", "8"), (2, 3)),  # 4 replicas: a divisor of 24
+    # sequence parallelism splits a sequence over 8 devices, so that 15,582 is none
+    (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8"), (15576, 15584)),
+    # a sequence is split over 4 devices, and what each has over 8
+    (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152)),
+    (("visible_comm_fraction=30%", "tp"), STEP, (4, 8)),
+])  # fmt: skip
+def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, flags, beside, compcomm):
+    _, out, _ = compcomm("solve", "--target", wanted[0], "--for", wanted[1], *flags)
+    (row,) = rows_of(out)
+    assert (row["below"], row["above"]) == beside
+    assert row["below"] <= row["value"] <= row["above"]
+    for value in range(row["below"], row["above"] + 1):
+        code, _, err = compcomm("explain", *flags, "--set", f"{wanted[1]}={value}")
+        assert (code == 0) == (value in beside), (value, err)
+
+
+def test_solve_looks_no_further_than_the_study_goes(compcomm):
+    code, _, err = compcomm("solve", "--target", "mfu=99%", "--for", "micro_batch", *STEP)
+    assert code == 3
+    assert "no value of micro_batch from 1 to 128 gives" in err
+    code, _, err = compcomm("solve", "--target", "visible_comm_fraction=99%", "--for", "tp", *STEP)
+    assert code == 3
+    assert "no value of tp from 1 to 32 gives" in err
+    code, _, err = compcomm("solve", "--target", "visible_comm_fraction=60%", "--for", "tp", *STEP)
+    assert code == 3
+    assert "more than the largest that the study allows, 8" in err
+
+
+def test_solve_says_where_neither_neighbour_fits(compcomm):
+    code, out, _ = compcomm("solve", "--target", "memory_gib=100", "--for", "micro_batch", *STEP, "--tp", "8")
+    (row,) = rows_of(out)
+    assert (code, row["below"], row["above"]) == (0, 16, 32)
+    assert row["at_below"] > 79.7  # GiB, what an H100 has
+    assert row["reason"] == "neither number beside it fits into the device's memory"
 
 
 def test_solve_for_tp_knows_one_device_and_the_width_of_the_model(compcomm):
@@ -679,7 +733,7 @@ def test_solve_for_tp_knows_one_device_and_the_width_of_the_model(compcomm):
     assert [row["value"] for row in rows_of(out)] == [1]
     code, out, err = compcomm("solve", "--target", "serialized_comm_fraction=0.999", "--for", "tp", *SOLVED)
     assert (code, out) == (3, "")
-    assert "more than hidden" in err
+    assert "more than the largest that the study allows, 65,536" in err
 
 
 # -- found by someone who tried to break it ---------------------------------------------------------------------------

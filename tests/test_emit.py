@@ -306,12 +306,14 @@ def test_hardware_and_models_of_files(kind, compcomm, tmp_path):
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    (("--compare", "--per", "tp"), "--emit writes the best layout, and nothing else: leave --compare and --per out"),
-    (("--gpus", "8,16"), "--emit is about one search, and this searches 2 times"),
-    (("--format", "csv"), "leave --format out"), (("--emit", "axolotl"), "there is no 'axolotl' (allowed: megatron,"),
+    (("--emit", "megatron", "--compare", "--per", "tp"),
+     "--emit writes the best layout, and nothing else: leave --compare and --per out"),
+    (("--emit", "megatron", "--network", "1,2"), "--emit is about one search, and this searches 2 times"),
+    (("--emit", "megatron", "--format", "csv"), "leave --format out"),
+    (("--emit", "axolotl"), "there is no 'axolotl' (allowed: megatron,"),
 ])  # fmt: skip
 def test_questions_that_have_no_one_layout(more, said, compcomm):
-    code, out, err = compcomm(*ASKED, "--emit", "megatron", *more)
+    code, out, err = compcomm(*ASKED, *more)
     assert (code, out) == (2, "")
     assert said in err
 

@@ -148,6 +148,35 @@ def test_what_a_model_needs_is_listed(refused):
         assert f"'{name}' is missing" in said
 
 
+def test_points_of_which_none_fits_say_how_much_they_need_as_one_does(compcomm, path, tmp_path):
+    large = ("--layers", "80", "--hidden", "16K", "--heads", "128")
+    code, out, _ = compcomm("explain", path, *large, "--micro-batch", "1,2", "--format", "json")
+    rows = json.loads(out)["rows"]
+    assert (code, len(rows)) == (0, 2)
+    for row in rows:
+        one = ("explain", path, *large, "--micro-batch", row["micro_batch"], "--format", "json")
+        assert row["reason"] == json.loads(compcomm(*one)[1])["reason"]
+        assert row["reason"].endswith(" GiB needed, 79.6 there)")
+    for picture in ("-", tmp_path / "none.png"):
+        code, out, err = compcomm("explain", path, *large, "--micro-batch", "1,2", "--plot", picture)
+        assert (code, out) == (2, "")
+        assert "there is nothing to draw: no point is feasible (does not fit" in err
+
+
+def test_points_that_all_break_a_rule_are_not_explained(compcomm, path, tmp_path):
+    code, out, err = compcomm("explain", path, "--tp", "3,5")
+    assert (code, out) == (3, "")
+    assert "no feasible point: " in err
+    assert "tp does not divide heads" in err
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text(STUDY + "sweep: {tp: [1, 2]}\nwhere: [tp > 10, step_s > 0]\n")
+    for command in ("explain", "sweep"):
+        code, out, err = compcomm(command, nothing)
+        assert (code, out) == (3, "")
+        assert "no row passes 'where': tp > 10 holds at no point" in err
+        assert "memory" not in err
+
+
 @pytest.mark.parametrize("command", ["memory", "trace"])
 def test_several_points_are_refused(refused, command, path):
     said = refused(command, path, "--set", "tp=[1, 2]", "--micro-batch", "[1, 2]")

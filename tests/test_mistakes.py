@@ -37,6 +37,13 @@ def compcomm(capsys):
     (("explain", "llama-3-8b"), "no study is called 'llama-3-8b'; it is a model: --model llama-3-8b"),
     (("memory", "H100"), "it is a device: --hardware H100"),
     (("compare", "--batch-tokens", "4M"), "no option is called '--batch-tokens'; --set batch_tokens=VALUE gives it"),
+    (("compare", "llama-step", "--set-b", "tp=3"), "--set-b tp: tp does not divide heads: tp is 3, heads is 64"),
+    (("compare", "llama-step", "--set-a", "tp=3", "--set-b", "tp=4"), "--set-a tp: tp does not divide heads"),
+    (("compare", "llama-step", "--set-b", "model=lama"), "Error: --set-b model: no model is called 'lama'"),
+    (("compare", "llama-step", "--set-b", "tpp=3"), "--set-b tpp=3: unknown key 'tpp'; did you mean 'tp'?"),
+    (("compare", "llama-step", "--set-b", "tp"), "--set-b tp: write it as key=value"),
+    (("compare", "llama-step", "--set-b", "tp={a: 1}"), "--set-b tp: a: unknown key (allowed: from, to, steps"),
+    ((*STEP, "--set", "tp={form: 1, to: 4}"), "--set tp: form: unknown key; did you mean 'from'?"),
     (("compare", "--set-b", "tp=4"), "A is missing: a study, or --set model="),
     (("search", *POINT[:4], "--gpus", "8,16", "--global-batch", "16", "--tp", "1", "--crossover", "coms=30%"),
      "did you mean 'comm'"),
@@ -78,12 +85,57 @@ def test_a_mistake_is_met_by_what_is_meant(arguments, said, compcomm):
     assert ".tmp" not in err
 
 
+PROFILE = "vendor: amd\npeak: {bf16: 1 TFLOP/s}\nmemory: {capacity: 1 GiB}\n"
+FILES = {"config.json": '{"model_type": "llama", "hidden_size": 64}', "p.yaml": PROFILE, "run.sh": "echo --tp 8\n",
+         "m.yaml": "hidden: 64\nlayers: 2\nheads: 4\n", "s.yaml": "hardware: h100\nset: {tp: 8}\n"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("explain", "config.json"), "is a config.json of Hugging Face, which is a model, not a study: --model"),
+    (("sweep", "./config.json"), "not a study: --model config.json takes it"),
+    (("explain", "p.yaml"), "p.yaml: is a hardware profile, not a study: --hardware p.yaml takes it"),
+    (("compare", "p.yaml", "--set-b", "tp=4"), "not a study: --hardware p.yaml takes it"),
+    (("memory", "m.yaml"), "m.yaml: is a model, not a study: --model m.yaml takes it"),
+    (("explain", "run.sh"), "'compcomm import run.sh' makes a study of another tool's file"),
+    (("explain", "--model", "gpt2", "--hardware", "s.yaml"), "s.yaml: is a study, not a hardware profile: give it"),
+    (("explain", "--model", "gpt2", "--hardware", "m.yaml"), "m.yaml: is a model, not a hardware profile: --model"),
+    (("explain", "--hardware", "h100", "--model", "p.yaml"), "p.yaml: is a hardware profile, not a model: --hardware"),
+    (("init", "mine.yaml"), "mine.yaml: the file to write is given by -o mine.yaml"),
+    (("required-tp", "--model", "m.yaml"), "does not say its parameters ('compcomm models show m.yaml' counts"),
+    (("sweep", "future", "--columns", "tp,tp"), "--columns: names tp twice"),
+    (("sweep", "future", "--columns", "tp,,hidden"), "--columns: 'tp,,hidden' has no name beside a comma"),
+])  # fmt: skip
+def test_a_file_or_name_in_the_wrong_place_is_told_in_one_sentence(arguments, said, compcomm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    code, out, err = compcomm(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "unknown key" not in err
+    assert len(err.removeprefix("Usage: pytest init [OPTIONS]\n").splitlines()) <= 3
+
+
+def test_what_is_one_is_not_said_to_be_several(compcomm):
+    one = ("--model", "gpt2", "--hardware", "h100", "--gpus", "1", "--global-batch", "1")
+    out = compcomm("explain", *one)[1]
+    assert "\n1 device, dp 1; 1 sequence a step, 1 micro-batch a replica\n" in out
+    out = compcomm("volume", *one)[1]
+    assert "\n\nNothing is sent: there is one device.\n" in out
+    fixed = ("--tp", "1", "--micro-batch", "1", "--zero", "0", "--recompute", "none", "--sp", "off")
+    assert "\n1 layout keeps every rule, 1 of them fits with" in compcomm("search", *one, *fixed)[1]
+
+
 def test_keys_in_the_wrong_place_of_a_study(compcomm, tmp_path):
     (tmp_path / "s.yaml").write_text("gpus: 8\nset: {batch_tokens: 4M, tensor_parallel: 8}\n")
     code, _, err = compcomm("explain", tmp_path / "s.yaml")
     assert code == 2
     for said in ("gpus: is a field: it goes under 'set'", "--batch-tokens on the command line", "did you mean 'tp'?"):
         assert said in err
+    (tmp_path / "t.yaml").write_text("sweep: {hardware: [h100, a100]}\nset: {model: gpt2}\n")
+    _, _, err = compcomm("sweep", tmp_path / "t.yaml")
+    assert "sweep.hardware: is no field but a key of its own: 'hardware:' beside 'sweep'" in err
+    assert "set.model: is no field but a key of its own: 'model:' beside 'set'" in err
     (tmp_path / "t.yaml").write_text("set: {hidden: 64}\nhardware: h100\n")
     _, _, err = compcomm("explain", tmp_path / "t.yaml")
     assert "'layers' is missing: give it under 'set' or 'sweep', or --layers" in err

@@ -162,12 +162,26 @@ def test_claims_say_their_rule(compcomm):
     (("all",), "-o FOLDER"),
     (("claims", "--plot", "x.png"), "no picture of claims"),
     (("shares", "--since", "2099"), "no model of the table is as new"),
+    (("models", "--since", "2099", "--plot", "x.png"), "--since 2099: no model of the table is as new"),
+    (("models", "--since", "nan"), "--since: must be a finite number"),
+    (("shares", "--since", "inf"), "--since: must be a finite number"),
+    (("forecast", "--seed", "-1"), "'--seed': -1 is not in the range"),
+    (("forecast", "--year", "0"), "must be from 2027 to 2046, as rubin-nvl72 is of 2026; not 0"),
 ])  # fmt: skip
 def test_what_means_nothing_is_refused(arguments, words, compcomm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = compcomm("trends", *arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_panel_that_no_model_has_a_number_for_is_drawn_empty(compcomm, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "late.svg"
+    code, out, err = compcomm("trends", "models", "--since", "2025.9", "--plot", picture, "--format", "json")
+    assert (code, err) == (0, f"wrote {picture}\n")
+    assert any(all(row[name] is None for row in json.loads(out)["rows"]) for name in ("batch_tokens", "tp"))
+    assert "<svg" in picture.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

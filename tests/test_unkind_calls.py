@@ -217,7 +217,7 @@ SMALL_SEARCH = ("search", "--model", "llama-3-8b", "--gpus", "8", "--global-batc
     ((*SMALL_SEARCH, "h100", "--per", "dp"), "it follows from tp, cp, pp"),
     ((*SMALL_SEARCH, "h100,h100-sxm"), "h100, h100-sxm names h100-sxm twice"),
     ((*SMALL_SEARCH, "h100,nope"), "Error: --hardware: no hardware is called 'nope'"),
-    ((*SMALL_SEARCH, "h100", "--gpus", "8,16", "--crossover", "comm=300%"), "a share, at most 1, not 3"),
+    ((*SMALL_SEARCH, "h100", "--network", "1,2", "--crossover", "comm=300%"), "a share, at most 1, not 3"),
     ((*SMALL_SEARCH, "h100", "--tp", "3"), "tp does not divide heads (1 tried)"),
     (("sweep", *STEP, "--tp", "1,,2"), "--tp: '1,,2' has no value beside a comma"),
     (("sweep", *STEP, "--tp", ","), "--tp: ',' has no value beside a comma"),

@@ -49,7 +49,8 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
                                click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    left, right = _study(a, overrides, given["set_a"]), _study(b or a, overrides, given["set_b"])
+    left, right = (_study(reference, overrides, [f"{flag} {text}" for text in own]) for reference, flag, own
+                   in ((a, "--set-a", given["set_a"]), (b or a, "--set-b", given["set_b"])))  # fmt: skip
     steps = [point_of(study)[1] for study in (left, right)]
     rows, changed = compared(*steps), differing_fields(left, right)
     names = side_names(left, right, changed)

@@ -103,6 +103,8 @@ def _several(study: Study, each: dict[object, Prices], path: str | None, form: s
     options.note(meta["notes"])
     for target in (path, picture):
         output.check_not_read(target)
+    if picture and not any(row["feasible"] for row in rows):
+        raise ConfigError(f"--plot {picture}: there is nothing to draw: no point is feasible ({rows[0]['reason']})")
     shown = [name for name in rows[0] if name != "feasible" and any(row[name] is not None for row in rows)]
     heading = [meta["title"], setup_line(meta)]
     names = [point_name(meta, row) for row in rows]

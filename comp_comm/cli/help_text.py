@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from comp_comm.cli.given_twice import refuse_one_file, refusing_twice
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field
@@ -41,6 +44,12 @@ class Grouped(click.Command):
         shown = super().get_params(ctx)
         return [*shown, HELP_ALL] if self._hidden() else shown
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return the parser, which refuses a flag of one value that is given twice (click takes the last)."""
+        parser: Any = super().make_parser(ctx)
+        parser.parse_args = refusing_twice(self, ctx, parser.parse_args)
+        return parser
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the arguments; refuse what was given as an empty text, as a variable of a shell that is not set."""
         left = super().parse_args(ctx, args)
@@ -52,6 +61,8 @@ class Grouped(click.Command):
                 option = isinstance(each, click.Option)
                 flag = "/".join(each.opts) if option else each.human_readable_name.strip("[].")
                 raise click.UsageError(f"{flag} is empty: give it a value, or leave it out", ctx)
+        if not ctx.resilient_parsing:
+            refuse_one_file(self, ctx.params)
         return left
 
     def _hidden(self) -> list[click.Parameter]:

@@ -56,7 +56,8 @@ plot:                          # compcomm sweep {file} --plot out.png
 """
 
 
-@click.command(cls=help_text.Grouped, epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
+@click.command(cls=help_text.Grouped, context_settings={"allow_extra_args": True},
+               epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
                "--hardware a100 -o study.yaml | compcomm init --like llama-step -o mine.yaml")  # fmt: skip
 @click.option("--model", default="llama-3-8b", show_default=True, metavar="NAME|FILE", help="Its model.",
               shell_complete=completion.names("model"))  # fmt: skip
@@ -66,8 +67,11 @@ plot:                          # compcomm sweep {file} --plot out.png
 @click.option("--like", metavar="STUDY", help="A copy of a study of the catalogue instead.",
               shell_complete=completion.names("study"))  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, which must not be there yet.")
-def command(model: str, hardware: str, gpus: int, like: str | None, path: str | None) -> int:
+@click.pass_context
+def command(ctx: click.Context, model: str, hardware: str, gpus: int, like: str | None, path: str | None) -> int:
     """Write a study with a comment at every line: a training step over networks and devices to come."""
+    if ctx.args:
+        raise click.UsageError(f"{ctx.args[0]}: the file to write is given by -o {ctx.args[0]}", ctx)
     output.check_writable(path)
     if path and path != "-" and not output.is_special(path) and Path(path).exists():
         raise ConfigError(f"{path}: is there already; give another name (-o)")

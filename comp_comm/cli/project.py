@@ -24,6 +24,8 @@ from comp_comm.calibration.readers.tables import header_of, parse
 from comp_comm.calibration.readers.text import open_source
 from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
+from comp_comm.configs.overrides import listed_value
+from comp_comm.configs.strict_yaml import load_value
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
@@ -36,14 +38,15 @@ TABLE = {"operator", *SIZES}
 
 @click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm project trace.json.gz --baseline hidden=1024,seq_len=512,micro_batch=4,tp=2 "
-               "--hidden 4K --hidden 16K --tp 8 | compcomm project iterations.csv --format json")  # fmt: skip
+               "--hidden 4K,16K --tp 8 | compcomm project iterations.csv --format json")  # fmt: skip
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--baseline", metavar="NAME=SIZE,...", help="Sizes of the measured iteration: hidden, seq_len, "
               "micro_batch and tp. With a table: which of its iterations it is. [default: its first]")  # fmt: skip
-@click.option("--hidden", multiple=True, metavar="H", help="To project to; may be repeated. [default: the baseline's]")
-@click.option("--seq-len", multiple=True, metavar="SL", help="To project to; may be repeated.")
-@click.option("--micro-batch", multiple=True, metavar="B", help="To project to; may be repeated.")
-@click.option("--tp", multiple=True, metavar="TP", help="To project to; may be repeated.")
+@click.option("--hidden", multiple=True, metavar="H[,H]", help="To project to; several with commas. "
+              "[default: the baseline's]")  # fmt: skip
+@click.option("--seq-len", multiple=True, metavar="SL[,SL]", help="To project to; several with commas.")
+@click.option("--micro-batch", multiple=True, metavar="B[,B]", help="To project to; several with commas.")
+@click.option("--tp", multiple=True, metavar="TP[,TP]", help="To project to; several with commas.")
 @options.format_options
 def command(logs: tuple[str, ...], baseline: str | None, path: str | None, form: str | None, **given: Any) -> int:
     """Scale each operator of one measured iteration by its own law to other H, SL, B and TP.
@@ -53,7 +56,7 @@ def command(logs: tuple[str, ...], baseline: str | None, path: str | None, form:
     (or --baseline) to the others.
     """
     form = options.prepare(form, path)
-    asked = {name: [_size(name, text) for text in given[name]] for name in SIZES}
+    asked = {name: [size for text in given[name] for size in _several(name, text)] for name in SIZES}
     iterations = _iterations(logs)
     if iterations:
         base = _chosen(iterations, baseline)
@@ -108,10 +111,18 @@ def _read(logs: tuple[str, ...]) -> list[Any]:
     return read
 
 
-def _size(name: str, text: str) -> int:
-    value = options.parse_field(name, text)
+def _several(name: str, text: str) -> list[int]:
+    """Return the sizes that a flag gives: one, or several with commas between them."""
+    flag = FIELDS[name].flag
+    given = load_value(listed_value(name, text, flag), flag, name).data[name]
+    return [_size(name, raw, flag) for raw in (given if isinstance(given, list) else [given])]
+
+
+def _size(name: str, raw: object, flag: str) -> int:
+    with options.naming(flag):
+        value = FIELDS[name].parse(raw)
     if not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{FIELDS[name].flag}: must be one whole number of at least 1, not '{text}'")
+        raise ConfigError(f"{flag}: must be one whole number of at least 1, not '{raw}'")
     return value
 
 
@@ -121,7 +132,8 @@ def _sizes(text: str) -> dict[str, int]:
         name, _, value = part.partition("=")
         if name.strip() not in SIZES:
             raise ConfigError(f"--baseline: there is no size '{name.strip()}' ({one_of(SIZES)})")
-        sizes[name.strip()] = _size(name.strip(), value.strip())
+        name, flag = name.strip(), f"--baseline {name.strip()}"
+        sizes[name] = _size(name, load_value(value, flag, name).data[name], flag)
     missing = [name for name in SIZES if name not in sizes]
     if missing:
         raise ConfigError(f"--baseline: {', '.join(missing)} missing; all of {', '.join(SIZES)} are needed")

@@ -99,8 +99,14 @@ def _unnamed(plan: Plan, wanted: tuple[str, ...]) -> list[str]:
 
 
 def _check_flags(given: Record, form: str) -> None:
-    if given["columns"] and not _split(given["columns"]):
+    columns = _split(given["columns"])
+    if given["columns"] and not any(columns):
         raise ConfigError(f"--columns: '{given['columns']}' names no column ('compcomm columns' lists them)")
+    if not all(columns):
+        raise ConfigError(f"--columns: '{given['columns']}' has no name beside a comma: write several as tp,mfu")
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice:
+        raise ConfigError(f"--columns: names {twice} twice")
     if given["top"] is None and (given["by"] or given["ascending"]):
         raise ConfigError("--by and --ascending go with --top N")
     if given["elapsed"] and form != "json":
@@ -123,7 +129,12 @@ def _check_file(given: Record, path: str | None, form: str) -> None:
 
 
 def _split(columns: str | None) -> list[str]:
-    return [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    """Return what is between commas; one at the end is that of a list that is written so.
+
+    >>> _split("tp,mfu,"), _split("tp,,mfu"), _split(None)
+    (['tp', 'mfu'], ['tp', '', 'mfu'], [])
+    """
+    return [name.strip() for name in columns.removesuffix(",").split(",")] if columns is not None else []
 
 
 def _answer(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: str | None, form: str, quiet: bool,

@@ -32,7 +32,7 @@ OF_MODELS = ("models", "required-tp", "edges", "shares", "errors")
 @click.option("--since", type=float, metavar="YEAR", help=f"Only models since then ({', '.join(OF_MODELS)}).")
 @click.option("--year", type=int, help=f"The year of the forecast. [default: {YEAR}]")
 @click.option("--draws", type=int, help=f"Devices drawn for the forecast. [default: {DRAWS}]")
-@click.option("--seed", type=int, help=f"Where its random numbers begin. [default: {SEED}]")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help=f"Where its random numbers begin. [default: {SEED}]")
 @click.option("--growth", "growth", multiple=True, metavar="QUANTITY=FACTOR",
               help=f"Growth a year in the forecast, not drawn: {', '.join(GROWING)}. May be repeated.")  # fmt: skip
 @click.option("--study", "studies", multiple=True, metavar="NAME|FILE",
@@ -54,8 +54,9 @@ def command(
     given = {"--year": year, "--draws": draws, "--seed": seed, "--growth": growth or None, "--study": studies or None}
     _refuse(part, (FORECAST, ALL), [name for name, value in given.items() if value is not None])
     _refuse(part, (*OF_MODELS,), ["--since"] if since is not None else [])
-    assumed = Assumptions(year or YEAR, DRAWS if draws is None else draws, SEED if seed is None else seed,
-                          _growth(growth))  # fmt: skip
+    options.check_finite("--since", () if since is None else (since,))
+    assumed = Assumptions(YEAR if year is None else year, DRAWS if draws is None else draws,
+                          SEED if seed is None else seed, _growth(growth))  # fmt: skip
     asked = PartSettings(since or 0.0, studies=studies or STUDIES, assumed=assumed)
     if part == ALL:
         return _all(asked, path, form, picture)

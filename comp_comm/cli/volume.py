@@ -106,7 +106,8 @@ def _write(out: IO[str], moved: Record, form: str) -> None:
             table.write_line(out, "", form)
             table.write_records(out, part, list(part[0]), form)
     if not groups:
-        table.write_line(out, "\nNothing is sent: there is one device.", form)
+        table.write_line(out, "", form)
+        table.write_line(out, "Nothing is sent: there is one device.", form)
     return None
 
 

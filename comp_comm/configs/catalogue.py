@@ -89,7 +89,8 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     """
     path = Path(reference)
     suffixes = SUFFIXES + FOREIGN_SUFFIXES if kind == "model" else SUFFIXES
-    if path.suffix in suffixes or os.sep in reference or "/" in reference:
+    given_json = path.suffix == ".json" and path.is_file()  # which is YAML too
+    if path.suffix in suffixes or given_json or os.sep in reference or "/" in reference:
         candidates = [path, *([Path(beside).parent / path] if beside else []), root() / path, root() / f"{path}.yaml"]
         for candidate in candidates:
             if candidate.is_file() or candidate.is_fifo():  # the latter is what a shell makes of <(a command)
@@ -102,6 +103,9 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
         return shipped
     if kind == "model" and path.is_file():  # a launch script, say, whatever it is called
         return path
+    if path.is_file():
+        how = f"'compcomm import {reference}' makes a study of another tool's file" if kind == "study" else "give YAML"
+        raise ConfigError([Problem(f"is no {kind} file, whose name ends in .yaml: {how}", file=str(reference))])
     if path.is_dir():
         raise ConfigError([Problem(f"is a directory, not a {kind} file", file=str(reference))])
     if kind == "hardware" and reference.lower() in short_names():

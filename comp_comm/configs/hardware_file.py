@@ -14,6 +14,7 @@ from typing import Any
 
 from comp_comm.choices import Precision
 from comp_comm.configs import catalogue
+from comp_comm.configs.file_kinds import HARDWARE, check_kind
 from comp_comm.configs.hardware_numbers import SWITCHES, parse_number
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
@@ -66,6 +67,7 @@ def load_profile(reference: str, beside: str = "") -> Profile:
 
 def _load(reference: str, beside: str, depth: int) -> Profile:
     document = catalogue.read("hardware", reference, beside)
+    check_kind(HARDWARE, document)
     problems = Problems()
     parent = None
     if "extends" in document.data:

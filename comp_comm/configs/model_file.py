@@ -10,6 +10,7 @@ import numpy as np
 
 from comp_comm.configs import catalogue, model_names, strict_yaml
 from comp_comm.configs.axes import read_value
+from comp_comm.configs.file_kinds import MODEL, check_kind
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
@@ -114,6 +115,7 @@ def _shipped(content: bytes, shown: str) -> Model:
 
 
 def _read(document: Document) -> Model:
+    check_kind(MODEL, document)
     reader = _Reader(document, Problems())
     model = reader.model()
     reader.problems.raise_if_any()

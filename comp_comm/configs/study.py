@@ -12,6 +12,7 @@ from typing import Any
 from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value, without
 from comp_comm.configs.batch import BATCH, LENGTH, TOKENS, BatchReader, doubtful
+from comp_comm.configs.file_kinds import STUDY, check_kind
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
@@ -38,7 +39,9 @@ def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
 
     Raises ``ConfigError`` where the file cannot be read; problems inside it are kept in the study.
     """
-    return read_study(catalogue.read("study", reference), overrides)
+    document = catalogue.read("study", reference)
+    check_kind(STUDY, document)
+    return read_study(document, overrides)
 
 
 def study_from(data: Record, name: str = COMMAND_LINE, overrides: Sequence[str] = ()) -> Study:
@@ -178,7 +181,9 @@ class _Reader(Reader):
                 return False
             self.origins[name] = (document, path)
             return True
-        self.problems.add(document.problem(path, unknown_field(name)))
+        at_top = name in TOP_LEVEL_SETS and name != TOKENS
+        own = f"is no field but a key of its own: '{name}:' beside '{path[0]}'" if at_top else unknown_field(name)
+        self.problems.add(document.problem(path, own))
         return False
 
     def _fixed(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from comp_comm.costmodels.records import STEP_PARTS
+from comp_comm.errors import so_many
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
@@ -81,8 +82,8 @@ def summary_lines(step: Record) -> list[str]:
         f"{step['tflops_per_gpu']:.1f} TFLOP/s a device; {rates}",
         f"{step['parameters'] / 1e9:.4g} billion parameters{some}; {step['model_flops']:.4g} model FLOP and "
         f"{step['hardware_flops']:.4g} hardware FLOP a step",
-        f"{step['gpus']:,} devices, dp {step['dp']}; {step['global_batch']} sequences a step, "
-        f"{step['accumulation']} micro-batches a replica",
+        f"{so_many(step['gpus'], 'device')}, dp {step['dp']}; {so_many(step['global_batch'], 'sequence')} a step, "
+        f"{step['accumulation']} micro-batch{'' if step['accumulation'] == 1 else 'es'} a replica",
     ]  # fmt: skip
     if step.get("interval"):
         span = step["interval"]

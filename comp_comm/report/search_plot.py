@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.errors import ConfigError
+from comp_comm.errors import ConfigError, so_many
 from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
@@ -116,7 +116,8 @@ def _front(plot: Axes, answer: Record, meta: Record) -> tuple[str, list[str]]:
     worst = f"{beyond[-1][1]:,.4g} with {beyond[-1][0]:.3g} GiB" if beyond else ""
     notes = [f"Not drawn: {len(beyond)} layouts that need less memory, and whose {label} are more than {TAIL} times "
              f"those of the best: up to {worst}."] if beyond else []  # fmt: skip
-    said = f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
+    found, devices = so_many(meta["feasible"], "feasible layout"), so_many(meta["gpus"], "device")
+    said = f"{found} on {devices}; drawn: those none beats in both"
     return said, notes
 
 

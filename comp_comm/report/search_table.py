@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from comp_comm.costmodels import COST_MODELS
+from comp_comm.errors import so_many
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
@@ -207,7 +208,9 @@ _DULL: Record = {"strategy": "1d", "cp": 1, "ep": 1, "vpp": 1, "pp": 1, "tp2": 1
 def _counts(meta: Record) -> str:
     close = ", ".join(f"{count:,} within {percent} %" for percent, count in meta["within_percent"].items())
     free = f" with {100 * meta['headroom']:.4g} % of the memory left free" if meta["headroom"] else ""
-    return (f"{meta['candidates']:,} layouts keep every rule, {meta['feasible']:,} of them fit{free}; best by "
+    one = meta["candidates"] == 1, meta["feasible"] == 1
+    return (f"{so_many(meta['candidates'], 'layout')} {'keeps' if one[0] else 'keep'} every rule, "
+            f"{meta['feasible']:,} of them {'fits' if one[1] else 'fit'}{free}; best by "
             f"{meta['objective']}; of those that fit, {close} of the best")  # fmt: skip
 
 

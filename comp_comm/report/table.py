@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from comp_comm.costmodels import COST_MODELS, all_columns
+from comp_comm.errors import so_many
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
@@ -117,7 +118,7 @@ def _write_blanks(out: IO[str], blank: Sequence[Record], style: str) -> None:
     if not reasons:
         return
     mark, begin = ("- ", "") if style == "markdown" else ("  ", "-: ")
-    out.write(f"\n{begin}infeasible: {len(blank):,} points, by reason (a point may have several)\n")
+    out.write(f"\n{begin}infeasible: {so_many(len(blank), 'point')}, by reason (a point may have several)\n")
     out.write("\n" if style == "markdown" else "")
     for reason, count in reasons.most_common(MAX_REASONS):
         write_line(out, f"{mark}{count:,}: {reason}", style)

@@ -32,8 +32,12 @@ def draw_models(part: Part) -> tuple[Figure, str]:
     figure, panels = figure_of(11, 6.2, 2, 3, same_x=True)
     for axes, (name, words) in zip(panels, names.items(), strict=True):
         scatter(axes, part.rows, name)
-        axes.set_yscale("log", base=2 if name in ("hidden", "seq_len", "tp") else 10)
         axes.set_title(words, loc="left")
+        if np.isnan(numbers(part.rows, name)).all():  # nothing that a logarithmic scale could span
+            axes.set_yticks([])
+            axes.text(0.5, 0.5, "published of none of these", transform=axes.transAxes, ha="center", fontsize=8)
+            continue
+        axes.set_yscale("log", base=2 if name in ("hidden", "seq_len", "tp") else 10)
         axes.yaxis.set_major_formatter(binary() if name in ("hidden", "seq_len", "tp") else decimal())
     arch_legend(panels[0])
     return figure, "a point a model, at the month it was published"

@@ -42,7 +42,7 @@ def edge_table(
     >>> palm["tp"], round(palm["edge_ratio"], 3)
     (576, 0.029)
     """
-    loaded = [_complete(load_model(name)) for name in models]
+    loaded = [_complete(name) for name in models]
     hidden, seq_len, parameters = (_column(loaded, name) for name in ("hidden", "seq_len", "parameters"))
     required = scaling.required_tp(parameters, memory_scaling)
     degree = scaling.next_divisor(hidden, np.maximum(required, 1)) if tp is None else np.full(hidden.shape, float(tp))
@@ -88,7 +88,7 @@ def required_tp_table(
     >>> [row["required_tp"] for row in required_tp_table(["mt-nlg-530b", "palm-540b"])]
     [544, 247, 554, 252]
     """
-    loaded = [_complete(load_model(name), needs=("parameters",)) for name in models]
+    loaded = [_complete(name, needs=("parameters",)) for name in models]
     sizes = to_float([*(float(model.fields["parameters"]) for model in loaded), *parameters])
     exact = scaling.required_tp(sizes[:, None], to_float(memory_scalings), base_tp, base_parameters)
     hidden = to_float([*(float(model.fields["hidden"]) for model in loaded), *(np.nan for _ in parameters)])
@@ -104,10 +104,14 @@ def required_tp_table(
     ]  # fmt: skip
 
 
-def _complete(model: Model, needs: Sequence[str] = ("layers", "hidden", "seq_len", "parameters")) -> Model:
+def _complete(reference: str, needs: Sequence[str] = ("layers", "hidden", "seq_len", "parameters")) -> Model:
+    """Return a model that says what is needed of it; ``ConfigError`` names it as it was asked for where it does not."""
+    model = load_model(reference)
     missing = [name for name in needs if name not in model.fields]
     if missing:
-        raise ConfigError(f"model {model.name} does not say its {', '.join(missing)}")
+        counted = f" ('compcomm models show {reference}' counts them)" if "parameters" in missing else ""
+        raise ConfigError(f"--model {reference}: does not say its {', '.join(missing)}{counted}; a model file does, "
+                          f"with '{missing[0]}: N'")  # fmt: skip
     return model
 
 

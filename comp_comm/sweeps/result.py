@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweeps.ranking import Ranking, ranked_blocks
 from comp_comm.sweeps.stream import Stream
+from comp_comm.sweeps.where import Condition
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 10_000_000
 MAX_RANKED_POINTS = 10**15
 MAX_TOP = 1_000_000
+MOST_COMPARED = 10_000_000  # values of a condition's inputs that are looked at to say why there is no row
 
 
 @struct
@@ -152,7 +155,7 @@ def stream_rows(
     check_size(plan, top)
     needed = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
     asks = any(FEASIBLE in condition.columns for condition in plan.where)
-    stream = Stream((), wanted, lambda: _why_nothing(plan), any_row=asks)
+    stream = Stream((), wanted, lambda: why_nothing(plan), any_row=asks)
 
     def watch(points: int) -> bool:
         stream.interrupted = bool(progress and progress(points))
@@ -177,11 +180,26 @@ def stream_rows(
     return stream
 
 
-def _why_nothing(plan: Plan) -> str:
+def why_nothing(plan: Plan) -> str:
+    """Return why there is no row: a condition that no input meets, else the rules that points break."""
+    never = [condition.text for condition in plan.where if _meets_nowhere(plan, condition)]
+    if never:
+        return f"no row passes 'where': {', '.join(never)} {'hold' if len(never) > 1 else 'holds'} at no point"
     broken = "; ".join(sorted(reasons(plan)))
     if plan.where:
         return "no row passes 'where'" + (f" (infeasible points: {broken})" if broken else "")
     return f"no feasible point: {broken}"
+
+
+def _meets_nowhere(plan: Plan, condition: Condition) -> bool:
+    """Return whether a condition on inputs alone fails at every point; False where there are too many to say."""
+    if not set(condition.columns) <= set(plan.grid.names):
+        return False
+    lengths = [len(plan.grid.labels(name)) for name in condition.columns]
+    if math.prod(lengths) > MOST_COMPARED:
+        return False
+    whole = tuple(slice(0, n) for n in plan.grid.shape)
+    return not condition.holds(lambda name: plan.grid.column(name, whole)).any()
 
 
 def check_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:

@@ -15,20 +15,24 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import all_columns
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.field import short
 from comp_comm.fields import FIELDS, Value, solvable
-from comp_comm.formulas.arrays import Array, Index, to_float, unwarned
-from comp_comm.formulas.scaling import next_divisor
+from comp_comm.formulas.arrays import Array, Index, WholeArray, to_float, unwarned
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.blocks import extent, slabs
 from comp_comm.sweeps.engine import Rows
 from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.result import records
+from comp_comm.sweeps.whole_numbers import BOUNDING, DEGREES, Beside, beside
+from comp_comm.violation import NO_ROOM
 
 SCAN = 1025
 BISECTIONS = 80
 MAX_POINTS = 100_000
 TOLERANCE = 1e-9
+MOST = {"tp": "gpus", "micro_batch": "global_batch"}  # what no degree of a study that gives it exceeds
+FITS = "fits"  # whether a device holds what is beside a solution
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
     records, meta
         A record a solution: the point, ``value`` (real, also for a whole-number field), ``achieved`` (the column
         there), and for whole-number fields the valid neighbours ``below`` and ``above`` with the column at them. A
-        point without a solution has ``value`` None and a ``reason``.
+        point without a solution, or where any value is one, has ``value`` None and a ``reason``.
 
     Raises
     ------
@@ -100,6 +104,7 @@ def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
     study.fixed[question.field] = 1
     plan = make_plan(study, free=(question.field,))
     _check_question(plan, question)
+    question = _bounded(plan, question)
     if plan.grid.derives_tp and question.field in ("hidden", "tp"):
         raise ConfigError(f"'tp: required' follows from hidden; give tp a value to solve for {question.field}")
     if plan.grid.points > MAX_POINTS:
@@ -107,9 +112,9 @@ def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
     solutions, spans = _brackets(plan, question)
     solved = _bisect(plan, question, solutions)
     rows = _answers(plan, question, solutions, solved, spans)
-    if all(row["value"] is None for row in rows):
-        raise InfeasibleError(f"no value of {question.field} from {question.low:g} to {question.high:g} gives "
-                              f"{question.column} = {question.target:g}; {rows[0]['reason']}")  # fmt: skip
+    if all(row["value"] is None and row["achieved"] is None for row in rows):
+        raise InfeasibleError(f"no value of {question.field} from {short(question.low)} to {short(question.high)} "
+                              f"gives {question.column} = {question.target:g}; {rows[0]['reason']}")  # fmt: skip
     about = meta(plan)
     about["fixed"].pop(question.field, None)
     return rows, {**about, "solve": vars(question), "points": plan.grid.points}
@@ -122,6 +127,15 @@ def _check_question(plan: Plan, question: InverseQuestion) -> None:
     able = solvable(plan.model.fields)
     if question.field not in able:
         raise ConfigError(f"--for: {plan.model.name} does not model {question.field} ({one_of(able)})")
+
+
+def _bounded(plan: Plan, question: InverseQuestion) -> InverseQuestion:
+    """Return the question, looking for a degree no further than the study has devices, or sequences, where it says."""
+    limit = MOST.get(question.field)
+    if limit not in plan.model.fields or (question.low, question.high) != FIELDS[question.field].solve:
+        return question
+    most = float(np.max(plan.grid.values(str(limit), _whole(plan))))
+    return replace(question, high=min(question.high, most)) if most > question.low else question
 
 
 def _without(study: Study, field: str) -> Study:
@@ -206,8 +220,10 @@ def _bisect(plan: Plan, question: InverseQuestion, solutions: _Found) -> Array:
 def _answers(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array, spans: Array) -> Records:
     achieved = _values_at(plan, question, solutions, solved)
     neighbours = _neighbours(plan, question, solutions, solved)
-    met = np.abs(achieved - question.target) <= TOLERANCE * max(1.0, abs(question.target))
+    near = TOLERANCE * max(1.0, abs(question.target))
+    met = np.abs(achieved - question.target) <= near
     asked = {"solved_for": question.field, "column": question.column, "target": question.target}
+    fits = neighbours.pop(FITS, None)
     points, broken = _inputs(plan, question), _broken(plan, question)
     first = np.searchsorted(solutions.point, np.arange(len(points) + 1)).tolist()  # solutions are in the points' order
     rows: Records = []
@@ -217,16 +233,34 @@ def _answers(plan: Plan, question: InverseQuestion, solutions: _Found, solved: A
             reason = None if met[i] else f"{question.column} jumps over the target here"
             more = {key: values[i] for key, values in neighbours.items()}
             answer = {"value": float(solved[i]), "achieved": float(achieved[i]), **more, "reason": reason}
-            if question.field == "tp" and more["above"] is None:  # no degree of this model is as large
-                answer = dict.fromkeys(answer) | {"reason": f"tp would have to be {solved[i]:.6g}, more than hidden"}
+            if question.field in DEGREES and more["above"] is None:  # no degree of this study is as large
+                answer = dict.fromkeys(answer) | {"reason": _too_large(question.field, solved[i], more["below"])}
+            elif fits is not None and not fits[i] and (more["below"] or more["above"]):
+                answer["reason"] = reason or "neither number beside it fits into the device's memory"
             rows.append({**point, question.field: answer["value"], **asked, **answer})
         if not mine:
-            low, high = spans[:, number]
-            stays = f"it goes from {low:.6g} to {high:.6g}" if low == low else "a number it needs is blank"
-            stays = f"{question.field} does not change it: it is {low:.6g}" if low == high else stays
+            low, high = spans[:, number].tolist()
             nothing = dict.fromkeys((question.field, "value", "achieved", *neighbours))
-            rows.append({**point, **asked, **nothing, "reason": broken[number] or stays})
+            if not broken[number] and max(abs(low - question.target), abs(high - question.target)) <= near:
+                nothing["achieved"] = low
+            rows.append({**point, **asked, **nothing, "reason": broken[number] or _stays(question, low, high, near)})
     return rows
+
+
+def _too_large(field: str, value: float, largest: int | None) -> str:
+    most = f"the largest that the study allows, {largest:,}" if largest else "any that the study allows"
+    return f"{field} would have to be {value:.6g}, more than {most}"
+
+
+def _stays(question: InverseQuestion, low: float, high: float, near: float) -> str:
+    """Return what the column does at a point where no value stands out as the one that meets the target."""
+    if low != low:
+        return "a number it needs is blank"
+    if max(abs(low - question.target), abs(high - question.target)) <= near:
+        return f"any value of {question.field} does: {question.column} is {low:.6g} at all of them"
+    if low == high:
+        return f"{question.field} does not change it: it is {low:.6g}"
+    return f"it goes from {low:.6g} to {high:.6g}"
 
 
 def _whole(plan: Plan) -> tuple[slice, ...]:
@@ -243,36 +277,37 @@ def _inputs(plan: Plan, question: InverseQuestion) -> Records:
 def _broken(plan: Plan, question: InverseQuestion) -> list[str]:
     """Return the first rule each point breaks, whatever the field that is solved for is; empty where none."""
     reasons = np.full(plan.grid.shape, "", dtype=object)
+    whole = FIELDS[question.field].kind == "int"  # of which some fit where others do not
     for violation in plan.evaluate(_whole(plan)).violations:
-        if question.field not in violation.fields:
+        if question.field not in violation.fields and not (whole and violation.reason == NO_ROOM):
             reasons = np.where(violation.broken & (reasons == ""), violation.reason, reasons)
     texts: list[str] = np.broadcast_to(reasons, plan.grid.shape).reshape(-1).tolist()
     return texts
 
 
 def _neighbours(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array) -> dict[str, list[Any]]:
-    """Return the valid whole numbers on either side of each solution, and the column there."""
+    """Return the valid whole numbers on either side of each solution, the column there, and whether either fits."""
     if FIELDS[question.field].kind != "int":
         return {}
-    below, above = _valid_neighbours(plan, question, solutions, solved)
-    beside: dict[str, list[Any]] = {}
-    for name, values in (("below", below), ("above", above)):
-        known = np.where(np.isnan(values) | (values < 1), 1.0, values)
-        at = _values_at(plan, question, solutions, known)
-        good = ~np.isnan(values) & (values >= 1)
-        beside[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
-        beside[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
-    return beside
+    found = _beside(plan, question, solutions, solved)
+    columns: dict[str, list[Any]] = {}
+    for name, values in (("below", found.below), ("above", found.above)):
+        good = ~np.isnan(values)
+        at = _values_at(plan, question, solutions, np.where(good, values, 1.0))
+        columns[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
+        columns[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
+    return {**columns, FITS: (found.fits > 0).tolist()}
 
 
-def _valid_neighbours(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array) -> tuple[Array, Array]:
-    """Return the whole numbers around each solution: divisors of hidden for tp, multiples of tp for hidden."""
+def _beside(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array) -> Beside:
     if not len(solutions.point):
-        return solved, solved
+        return Beside(solved, solved, solved)
     grid = _points(plan, question, solutions, solved).grid
-    hidden, tp = (np.broadcast_to(grid.values(name, (slice(None),)), solved.shape) for name in ("hidden", "tp"))
-    if question.field == "tp":
-        # The largest divisor at most x is H over the smallest divisor at least H / x.
-        return hidden / next_divisor(hidden, hidden / solved), to_float(next_divisor(hidden, solved))
-    step = tp if question.field == "hidden" else np.ones(solved.shape)
-    return np.floor(solved / step + 1e-9) * step, np.ceil(solved / step - 1e-9) * step
+    names = [name for name in BOUNDING if name in plan.model.fields and name != question.field]
+    numbers = {name: to_float(np.broadcast_to(grid.values(name, (slice(None),)), solved.shape)) for name in names}
+
+    def table(owners: WholeArray, values: Array) -> Plan:
+        chosen = {name: tuple(labels[i] for i in owners.tolist()) for name, labels in solutions.fields.items()}
+        return plan.over(Axis({**chosen, question.field: tuple(values.tolist())}))
+
+    return beside(question.field, solved, numbers, table)

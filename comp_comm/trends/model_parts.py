@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
+from comp_comm.errors import so_many
 from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.growth import yearly_growth
 from comp_comm.records import Records
@@ -21,7 +23,7 @@ from comp_comm.trends.steps import (
     paper_share,
     trained_steps,
 )
-from comp_comm.trends.tables import Models, year_of
+from comp_comm.trends.tables import Models
 from comp_comm.validation.table import MeasuredRun
 
 ABOUT = ("model", "date", "arch", "certainty")
@@ -52,7 +54,8 @@ def label(run: MeasuredRun) -> str:
 
 def models_part(asked: PartSettings) -> Part:
     """Return the dimensions of every model of the table."""
-    models = Models.read().where(lambda run: year_of(run["date"]) >= asked.since)
+    every = Models.read()
+    models = Models(tuple(itertools.compress(every.runs, every.not_before(asked.since))))
     rows = table({**about(models), "year": models.years, "gpu": models.words("gpu"),
                   **shapes(models), "kv_share": models.numbers("kv_heads") / models.numbers("heads")})  # fmt: skip
     return Part("models", "Models as they were trained, 2018 to 2026", rows,
@@ -143,7 +146,7 @@ GROUPS = ("tp", "cp", "pp", "dp", "ep")
 def _silent(steps: Steps) -> list[str]:
     others = {name: why for name, why in steps.left_out.items() if "no whole layout" not in why}
     count = len(steps.left_out) - len(others)
-    said = [f"{count} models of the table published no whole layout"] if count else []
+    said = [f"{so_many(count, 'model')} of the table published no whole layout"] if count else []
     return [*said, *(f"{name}: {why}" for name, why in others.items())]
 
 
@@ -156,7 +159,7 @@ def errors_part(asked: PartSettings) -> Part:
     rows = table({**about(runs), "year": runs.years, "reported_s": measured, "predicted_s": predicted, "error": error})
     said = (f"median size of the errors {100 * np.median(np.abs(error)):.0f} %, "
             f"bias {round(100 * np.median(error)):+d} %, {100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of "
-            f"{len(steps)} steps",)  # fmt: skip
+            f"{so_many(len(steps), 'step')}",)  # fmt: skip
     return Part("errors", "Steps as predicted and as reported", rows, ("model", "date", "reported_s", "predicted_s",
                                                                        "error"), said)  # fmt: skip
 

@@ -68,10 +68,7 @@ class Steps:
 
     def since(self, year: float) -> Steps:
         """Return those of models published since then. Raises ``ConfigError`` where none is."""
-        keep = np.flatnonzero(self.models.years >= year)
-        if not keep.size:
-            raise ConfigError(f"--since {year:g}: no model of the table is as new; the last is of "
-                              f"{self.models.runs[-1]['date']}")  # fmt: skip
+        keep = np.flatnonzero(self.models.not_before(year))
         columns = {name: values[keep] for name, values in self.columns.items()}
         points = tuple(self.points[i] for i in keep.tolist())
         return Steps(points, columns, self.all_overlapped[keep], self.none_overlapped[keep], self.left_out)

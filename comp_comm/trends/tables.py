@@ -11,7 +11,8 @@ import numpy as np
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.formulas.arrays import Array
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Array, Mask
 from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.ratio import scale_out_key, scale_up_key, sixteen_bit_peak
 from comp_comm.lazy import cached_property
@@ -111,6 +112,14 @@ class Models:
     def where(self, keep: Callable[[MeasuredRun], bool]) -> Models:
         """Return those that ``keep``."""
         return Models(tuple(run for run in self.runs if keep(run)))
+
+    def not_before(self, year: float) -> Mask:
+        """Return which were published since then. Raises ``ConfigError`` where none was."""
+        keep: Mask = self.years >= year
+        if not keep.any():
+            raise ConfigError(f"--since {year:g}: no model of the table is as new; the last is of "
+                              f"{max(self.words('date'))}")  # fmt: skip
+        return keep
 
     @property
     def with_layout(self) -> Models:
