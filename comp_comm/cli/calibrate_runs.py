@@ -17,6 +17,7 @@ from comp_comm.records import Record, Records
 from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
 from comp_comm.validation.machine_fit import MachineFit, fit_machine, one_mixture
+from comp_comm.validation.machines import check_devices
 from comp_comm.validation.predict import points_of
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import read_runs
@@ -31,6 +32,7 @@ def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: s
     if not points:
         raise ConfigError("no run can be predicted: " + "; ".join(dict.fromkeys(reasons.values())))
     profile = load_profile(extends)
+    check_devices([(point.run, point.machine) for point in points], profile)
     result = fit_machine([point.on(extends) for point in points], profile)
     options.note([*(f"{run}: {why}" for run, why in reasons.items()), *silent.notes()])
     output.check_not_read(path)
