@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
+from math import inf, isfinite
 from pathlib import Path
 
 from comp_comm.configs import catalogue
@@ -48,14 +49,23 @@ METRIC_COLUMNS = {"step_s": "iter_time_s", **{name: name for name in METRICS}}
 NEED = "gpu, n_gpus (or gpus), measured_metric and measured_value (or a column step_s)"
 
 
+# What is measured is within these, whatever the machine; a share is at most 1.
+LIMITS = {"iter_time_s": (1e-6, 1e6, " s"), "tokens_per_s_per_gpu": (1e-6, 1e9, " tokens/s"),
+          "tflops_per_gpu": (1e-6, 1e6, " TFLOP/s"), "mfu": (1e-6, 1.0, "")}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A measured run: the text of every column, empty where it is not stated, and the line it stands on."""
+    """A measured run: the text of every column, empty where it is not stated, and the line it stands on.
+
+    ``written`` are the names of columns in the table's head, where they are not ours.
+    """
 
     run_id: str
     cells: Mapping[str, str]
     file: str
     line: int
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> str:
         return self.cells.get(column, "")
@@ -64,9 +74,13 @@ class MeasuredRun:
         """Return a column of numbers, None where it is not stated."""
         return float(self[column]) if self[column] else None
 
+    def name(self, column: str) -> str:
+        """Return what the table calls a column."""
+        return self.written.get(column, column)
+
     def problem(self, column: str, message: str) -> Problem:
-        """Return a problem with a column of this run."""
-        return Problem(message, key=column, file=self.file, line=self.line)
+        """Return a problem with a column of this run, by the name that the table has for it."""
+        return Problem(message, key=self.name(column), file=self.file, line=self.line)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -102,12 +116,12 @@ def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     shown = place.name if path is None else str(path)
     rows = csv.DictReader(StringIO(_text(place, shown), newline=""), restkey="")
     problems = Problems()
-    metric = _read_head(rows, shown, problems)
+    metric, written = _read_head(rows, shown, problems)
     problems.raise_if_any()
     runs = []
     try:
         for row in rows:
-            runs.append(_run({**metric, **row}, rows.line_num, shown, problems))
+            runs.append(_run({**metric, **row}, rows.line_num, shown, written, problems))
     except csv.Error as error:
         problems.add(Problem(f"is no CSV: {error}", file=shown, line=rows.line_num))
     _check_ids(runs, problems)
@@ -129,15 +143,18 @@ def _text(place: Path, shown: str) -> str:
         raise ConfigError([Problem("is not text in UTF-8", file=shown)]) from None
 
 
-def _read_head(rows: csv.DictReader[str], file: str, problems: Problems) -> dict[str, str]:
-    """Give the columns their own names; return the cell of the metric that a column is named after, if one is."""
+def _read_head(
+    rows: csv.DictReader[str], file: str, problems: Problems
+) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
+    """Give the columns our names; return the cell of the metric that one is named after, and the names they had."""
     given = [name.strip() for name in rows.fieldnames or []]
     metrics = [name for name in given if name in METRIC_COLUMNS]
     names = [SHORT.get(name, "measured_value" if name in METRIC_COLUMNS else name) for name in given]
     metric = {"measured_metric": METRIC_COLUMNS[metrics[0]]} if metrics else {}
     _check_head([*names, *metric], file, problems)
     rows.fieldnames = names
-    return metric
+    written = {name: own for name, own in zip([*names, *metric], [*given, *metrics[:1]], strict=True) if name != own}
+    return metric, written
 
 
 def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
@@ -148,19 +165,25 @@ def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
                                  key=name, file=file, line=1))  # fmt: skip
         elif names.count(name) > 1:
             problems.add(Problem("stands twice", key=name, file=file, line=1))
-    for name in NEEDED:
-        if name not in names:
-            problems.add(Problem(f"the column is missing; a table of runs needs {NEED}",
-                                 key=name, file=file, line=1))  # fmt: skip
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        are = "columns are" if len(missing) > 1 else "column is"
+        problems.add(Problem(f"the {are} missing; a table of runs needs {NEED}", key=", ".join(missing), file=file,
+                             line=1))  # fmt: skip
 
 
-def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems) -> MeasuredRun:
-    cells = {name: (text or "").strip() for name, text in row.items() if isinstance(text, str) and name}
-    run = MeasuredRun(cells.get("run_id", "") or f"line {line}", cells, file, line)
+def _run(
+    row: Mapping[str, str | None], line: int, file: str, written: Mapping[str, str], problems: Problems
+) -> MeasuredRun:  # fmt: skip
+    metric = (row["measured_metric"] or "").strip()
+    cells = {name: _plain(name, text.strip(), metric) for name, text in row.items() if isinstance(text, str) and name}
+    run = MeasuredRun(cells.get("run_id", "") or f"line {line}", cells, file, line, written)
     if "" in row:
         problems.add(Problem("has more cells than the head has columns", file=file, line=line))
     for name in (*COUNTS, *NUMBERS):
         _check_number(run, name, problems)
+    if metric in LIMITS:
+        _check_measured(run, metric, problems)
     for name, allowed in (("measured_metric", METRICS), ("arch", ARCHES), ("peak_mem_kind", PEAKS)):
         if run[name] and run[name] not in allowed:
             problems.add(run.problem(name, f"'{run[name]}' is not known{nearest(run[name], allowed)} "
@@ -173,6 +196,35 @@ def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems
     return run
 
 
+def _plain(name: str, text: str, metric: str) -> str:
+    """Return a cell without the suffix that its number may have: ``8K`` of a count, ``43%`` of a share.
+
+    >>> _plain("seq_len", "8K", "mfu"), _plain("measured_value", "43%", "mfu")
+    ('8192', '0.43')
+    """
+    counts = name in COUNTS and text.endswith(("K", "M"))
+    if not counts and not (name == "measured_value" and metric == "mfu" and text.endswith("%")):
+        return text
+    try:
+        return f"{FIELDS['seq_len' if counts else 'sustained'].number(text):.15g}"
+    except ValueError:
+        return text
+
+
+def _check_measured(run: MeasuredRun, metric: str, problems: Problems) -> None:
+    """Note what no run can have measured: a share above 1, a step of no time or of weeks."""
+    text, (low, high, unit) = run["measured_value"], LIMITS[metric]
+    try:
+        number = float(text or "nan")
+    except ValueError:
+        return
+    if metric == "mfu" and 1 < number < inf:
+        meant = f": write {number:g}% or {number / 100:g}" if 2 < number <= 100 else ""
+        problems.add(run.problem("measured_value", f"{text} is above 1, and mfu is a share{meant}"))
+    elif 0 < number < low or high < number < inf:
+        problems.add(run.problem("measured_value", f"{text} is out of range; must be from {low:g} to {high:g}{unit}"))
+
+
 def _check_number(run: MeasuredRun, name: str, problems: Problems) -> None:
     text = run[name]
     if not text:
@@ -182,7 +234,9 @@ def _check_number(run: MeasuredRun, name: str, problems: Problems) -> None:
     except ValueError:
         problems.add(run.problem(name, f"'{text}' is not a number"))
         return
-    if not 0 < number < float("inf"):
+    if not isfinite(number):
+        problems.add(run.problem(name, f"must be a finite number, not {text}"))
+    elif number <= 0:
         problems.add(run.problem(name, f"must be above 0, not {text}"))
     elif name in COUNTS and number != int(number):
         problems.add(run.problem(name, f"must be a whole number, not {text}"))
@@ -201,6 +255,8 @@ def _parsed(text: str) -> object:
     try:
         number = float(text)
     except ValueError:
+        return text
+    if not isfinite(number):
         return text
     return int(number) if number == int(number) and abs(number) < 2**53 else number
 
