@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from comp_comm.validation.predict import points_of
+from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import read_runs
+from comp_comm.validation.words import check_words
 
 HEAD = "model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,precision,step_s"
 ROW = "llama-3-8b,h100,64,8,2,1,256,8192,bf16,6.1"
@@ -94,3 +97,42 @@ def test_suffixes_are_read_as_flags_read_them(table):
     head = HEAD.replace("step_s", "mfu")
     (share,), (percent,) = (read_runs(table(ROW.replace("6.1", text), head=head)) for text in ("0.43", "43%"))
     assert percent.cells == share.cells
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("column", "word", "said"), [
+    ("precision", "bf15", "'bf15' is not understood; did you mean 'bf16'? (allowed: fp32, tf32, fp16, bf16, fp8,"),
+    ("recompute", "ful", "'ful' is not understood; did you mean 'full'? (allowed: none, selective, full, per_op,"),
+    ("attention_kernel", "flsh_3", "'flsh_3' is not understood; did you mean 'flash_3'? (allowed: flash_causal,"),
+    ("cuda_graph", "ful", "did you mean 'full'? (allowed: none, attention, router"),
+    ("zero_stage", "4", "'4' is not understood (allowed: 0, 1, 2, 3, ddp, dist-opt, fsdp, hsdp)"),
+    ("sequence_parallel", "2", "(allowed: 1, 0)"), ("gated_mlp", "swiglu", "(allowed: 1, 0)"),
+    ("dp_overlap", "yess", "did you mean 'yes'?"), ("grad_precision", "fp31", "did you mean 'fp32'?"),
+    ("schedule", "gpip", "'gpip' is not allowed; did you mean 'gpipe'?"),
+])  # fmt: skip
+def test_a_word_that_is_not_understood_is_no_default(compcomm, table, column, word, said):
+    there = column in HEAD
+    head = HEAD if there else f"{HEAD},{column}"
+    rows = [ROW.replace("bf16", text) if there else f"{ROW},{text}" for text in ("", word)]
+    runs = table(*rows, head=head)
+    for command in (("validate",), ("calibrate", "--extends", "h100")):
+        code, _, err = compcomm(*command, "--runs", runs)
+        assert code == 2
+        assert f"runs.csv:3: {column}: '{word}' is not " in err
+        assert said in err
+
+
+@pytest.mark.parametrize(("column", "word", "field", "value"), [
+    ("attention_kernel", "flash_3", "attention_kernel", "flash_3"), ("sequence_parallel", "True", "sp", "on"),
+    ("cuda_graph", "attention_router", "cuda_graph", "attention_router"), ("recompute", "core_attn", "recompute",
+    "core_attn"), ("zero_stage", "fsdp", "zero", 3), ("attention_kernel", "FlashAttention-2", "attention_kernel",
+    "flash_2"),
+])  # fmt: skip
+def test_words_of_a_study_and_of_the_shipped_table_are_both_understood(table, column, word, field, value):
+    runs = read_runs(table(f"{ROW},{word}", head=f"{HEAD},{column}"))
+    check_words(runs)
+    (point,), reasons = points_of(runs, Silent())
+    assert not reasons
+    assert point.fields[field] == value

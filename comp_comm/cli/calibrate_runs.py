@@ -21,6 +21,7 @@ from comp_comm.validation.machines import check_devices
 from comp_comm.validation.predict import points_of
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import read_runs
+from comp_comm.validation.words import check_words
 
 OPERATOR = "runs"
 
@@ -28,7 +29,9 @@ OPERATOR = "runs"
 def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: str | None) -> int:
     """Fit a machine's numbers to measured runs, show what came of it, and write the profile."""
     silent = Silent()
-    points, reasons = points_of(read_runs(runs), silent)
+    table_of_runs = read_runs(runs)
+    check_words(table_of_runs)
+    points, reasons = points_of(table_of_runs, silent)
     if not points:
         raise ConfigError("no run can be predicted: " + "; ".join(dict.fromkeys(reasons.values())))
     profile = load_profile(extends)

@@ -15,7 +15,8 @@ from comp_comm.validation.peaks import kind_of_peak
 from comp_comm.validation.predict import Prediction, predict
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.summary import arch_of, error_record, is_complete, summary
-from comp_comm.validation.table import MeasuredRun, read_runs
+from comp_comm.validation.table import MeasuredRun, is_shipped, read_runs
+from comp_comm.validation.words import check_words
 
 WORST = 12
 SHARES = 3  # of the step that are named for a row
@@ -101,6 +102,8 @@ def validate(
     for.
     """
     runs = read_runs(path)
+    if not is_shipped(path):
+        check_words(runs)
     for column, asked in (("gpu", gpus), ("group", groups)):
         runs = _chosen(runs, column, asked)
     if hardware:

@@ -100,6 +100,15 @@ def shipped(name: str = "runs.csv") -> Path:
     return catalogue.root() / FOLDER / name
 
 
+def is_shipped(path: str | Path | None) -> bool:
+    """Return whether a table is one of the shipped data.
+
+    >>> is_shipped(None), is_shipped(shipped(LATER)), is_shipped("runs.csv")
+    (True, True, False)
+    """
+    return path is None or shipped().parent.resolve() in Path(path).resolve().parents
+
+
 def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     """Return the runs of a table, the shipped one if none is named.
 
