@@ -136,3 +136,41 @@ def test_words_of_a_study_and_of_the_shipped_table_are_both_understood(table, co
     (point,), reasons = points_of(runs, Silent())
     assert not reasons
     assert point.fields[field] == value
+
+
+# -- runs that cannot be predicted ------------------------------------------------------------------------------------
+
+BAD = [
+    ("llama-3-8b", "lama-3-8b", "layers, hidden not stated, and the catalogue has no model 'lama-3-8b'; did you mean "
+                                "'llama-3-8b'?"),
+    ("h100", "h101", "gpu: no profile for 'h101'; did you mean 'h100'? Give one in the column 'machine'"),
+    (",8,2,1,", ",3,2,1,", "tp x cp x pp does not divide gpus: tp is 3, pp is 2, gpus is 64; tp does not divide heads"),
+    # 64 devices in TP 8 and PP 2 are 4 replicas: 252 and 256 are the multiples of 4 about 255
+    ("256", "255", "dp x micro_batch does not divide global_batch: 4 x 1 is no part of 255; the nearest are 252 "
+                   "and 256"),
+    ("bf16", "fp32", "h100-sxm has no fp32 peak"), (",64,", ",,", "gpus not stated"), ("6.1", "", "step_s not stated"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "words"), BAD)
+def test_a_run_that_cannot_be_predicted_is_said_with_its_line(compcomm, table, old, new, words):
+    for command in (("validate",), ("calibrate", "--extends", "h100")):
+        code, _, err = compcomm(*command, "--runs", table(ROW.replace(old, new)))
+        assert code == 2
+        assert f"runs.csv:2: {words}" in err
+        # beside one that can, on another device: rules are of all machines of a table
+        others = (ROW, ROW.replace("h100", "b200") if command[0] == "validate" else ROW)
+        code, _, err = compcomm(*command, "--runs", table(*others, ROW.replace(old, new)))
+        assert code == 0
+        assert f"runs.csv:4: {words}" in err
+
+
+def test_a_machine_of_no_profile_is_said_with_the_nearest(compcomm, table):
+    code, _, err = compcomm("validate", "--runs", table(f"{ROW},h101", head=f"{HEAD},machine"))
+    assert code == 2
+    assert "runs.csv:2: machine: no hardware is called 'h101'; did you mean 'h100'?" in err
+
+
+def test_of_many_runs_without_a_prediction_the_first_is_said(compcomm, table):
+    _, _, err = compcomm("validate", "--runs", table(ROW, *[ROW.replace("h100", "h9")] * 6))
+    assert "6 of 7 runs could not be predicted (reasons: --format json; the first: runs.csv:3: gpu: no profile" in err

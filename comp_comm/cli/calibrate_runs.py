@@ -18,8 +18,9 @@ from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
 from comp_comm.validation.machine_fit import MachineFit, fit_machine, one_mixture
 from comp_comm.validation.machines import check_devices
-from comp_comm.validation.predict import points_of
+from comp_comm.validation.predict import Prediction, points_of
 from comp_comm.validation.readings import Silent
+from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.table import read_runs
 from comp_comm.validation.words import check_words
 
@@ -32,12 +33,13 @@ def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: s
     table_of_runs = read_runs(runs)
     check_words(table_of_runs)
     points, reasons = points_of(table_of_runs, silent)
+    refused = [Prediction(run, reason=reasons[run.run_id]) for run in table_of_runs if run.run_id in reasons]
     if not points:
-        raise ConfigError("no run can be predicted: " + "; ".join(dict.fromkeys(reasons.values())))
+        raise ConfigError(nothing_predicted(refused))
     profile = load_profile(extends)
     check_devices([(point.run, point.machine) for point in points], profile)
     result = fit_machine([point.on(extends) for point in points], profile)
-    options.note([*(f"{run}: {why}" for run, why in reasons.items()), *silent.notes()])
+    options.note([*(f"left out: {one.problem}" for one in [*refused, *result.refused]), *silent.notes()])
     output.check_not_read(path)
     options.write(None, lambda out: _write(out, form, result, profile.name))
     if path:

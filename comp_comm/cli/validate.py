@@ -12,6 +12,7 @@ from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import machine, table
 from comp_comm.report.answer import basic_meta
+from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.run import Validation, validate
 from comp_comm.validation.table import LATER, shipped
 
@@ -65,8 +66,7 @@ def command(
     if run_id is not None:
         return _explain(result, run_id, form, path)
     if not result.counted:
-        reasons = dict.fromkeys(one.reason for one in result.predictions)
-        raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
+        raise ConfigError(nothing_predicted(result.predictions))
     if hardware:
         options.note([f"all runs are predicted on {hardware}, whatever they ran on: what another device's run is "
                       "off by says nothing; --gpu keeps the runs of a device, each on its own profile"])  # fmt: skip
@@ -118,7 +118,7 @@ def _explain(result: Validation, run_id: str, form: str, path: str | None) -> in
 
     one = result.one(run_id)
     if one.point is None:
-        raise ConfigError(f"{run_id}: {one.reason}")
+        raise ConfigError([one.problem])
     explanation = explain(one.point.study())
     options.note(explanation["meta"]["notes"])
     if one.error is not None:

@@ -9,7 +9,7 @@ from functools import cache
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.errors import ConfigError
+from comp_comm.errors import ConfigError, nearest
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.validation.table import MeasuredRun
 
@@ -86,8 +86,9 @@ def device_profile(name: str) -> str:
             reference = profile or re.sub(r"(gaudi|trainium) ?-?", r"\1", re.sub(r"tpu ?-?", "tpu-", match[0]))
             if reference in known:
                 return reference
-    raise ValueError(f"no profile for '{name}': give one in the column 'machine' (a name of 'compcomm hardware list', "
-                     "or a path)")  # fmt: skip
+    guess = nearest(lower, known) or nearest(lower, catalogue.short_names())
+    raise ValueError(f"no profile for '{name}'{guess or ':'} {'G' if guess else 'g'}ive one in the column 'machine' "
+                     "(a name of 'compcomm hardware list', or a path)")  # fmt: skip
 
 
 def is_of_device(machine: Profile, profile: Profile) -> bool:
@@ -165,7 +166,11 @@ def words_of_network(text: str) -> float | None:
 def machine_of(run: MeasuredRun) -> RunMachine:
     """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
     own = run["machine"]
-    reference = own or device_profile(run["gpu"])
+    try:
+        reference = own or device_profile(run["gpu"])
+        load_profile(reference, run.file)
+    except (ValueError, ConfigError) as error:
+        raise ValueError(f"{run.name('machine' if own else 'gpu')}: {error}") from None
     is_file = "/" in reference or reference.endswith((".yaml", ".yml"))
     machine = RunMachine(reference, run.file if is_file else "")
     adapters = None if own else node_adapters(run)

@@ -8,6 +8,7 @@ from functools import cache
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import aliases, catalogue_name
+from comp_comm.errors import nearest
 from comp_comm.fields import Value
 from comp_comm.validation.table import MeasuredRun
 
@@ -106,7 +107,9 @@ def _dense(run: MeasuredRun, known: dict[str, Value]) -> tuple[dict[str, Value],
         fields["gated"] = "on" if run["gated_mlp"] == "1" else "off"
     missing = [name for name in ("layers", "hidden", "seq_len") if name not in fields]
     if missing:
-        raise ValueError(f"{', '.join(missing)} not stated, and the catalogue has no model '{run['model_name']}'")
+        name = run["model_name"]
+        guess = nearest(name, catalogue.names("model")) or nearest(name, aliases())
+        raise ValueError(f"{', '.join(missing)} not stated, and the catalogue has no model '{name}'{guess}")
     assumed = []
     if "heads" not in fields:
         assumed.append("heads")

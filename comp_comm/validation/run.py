@@ -19,6 +19,7 @@ from comp_comm.validation.table import MeasuredRun, is_shipped, read_runs
 from comp_comm.validation.words import check_words
 
 WORST = 12
+NAMED = 5  # runs without a prediction, whose reasons are said one by one
 SHARES = 3  # of the step that are named for a row
 
 
@@ -71,7 +72,10 @@ class Validation:
         excluded = [one for one in self.predictions if one.run["excluded"]]
         said = []
         if left:
-            said.append(f"{len(left)} of {len(self.predictions)} runs could not be predicted (reasons: --format json)")
+            what = f"{len(left)} of {len(self.predictions)} runs could not be predicted"
+            if len(left) > NAMED:
+                what += f" (reasons: --format json; the first: {left[0].problem})"
+            said += [what] if len(left) > NAMED else [f"{what}: {one.problem}" for one in left]
         if excluded:
             said.append(f"{len(excluded)} runs are left out of the errors, as their source is wrong or says too little")
         assumed = sum(bool(one.point and one.point.assumed) for one in self.counted)
