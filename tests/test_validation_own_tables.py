@@ -174,3 +174,17 @@ def test_a_machine_of_no_profile_is_said_with_the_nearest(compcomm, table):
 def test_of_many_runs_without_a_prediction_the_first_is_said(compcomm, table):
     _, _, err = compcomm("validate", "--runs", table(ROW, *[ROW.replace("h100", "h9")] * 6))
     assert "6 of 7 runs could not be predicted (reasons: --format json; the first: runs.csv:3: gpu: no profile" in err
+
+
+# -- flags ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_five_is_asked_back(compcomm, table):
+    """A step that is predicted 8 % too slow: within 10 % and 500 %, whichever is written as a share."""
+    runs = table(ROW)
+    code, _, err = compcomm("validate", "--runs", runs, "--max-error", "5")
+    assert code == 2
+    assert "--max-error" in err
+    assert "5 is 500 %: write 5%, or 500% if that is meant" in err
+    ends = [compcomm("validate", "--runs", runs, "--max-error", text)[0] for text in ("5%", "0.05", "500%", "1")]
+    assert ends == [1, 1, 0, 0]

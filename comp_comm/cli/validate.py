@@ -36,7 +36,7 @@ EXAMPLES = (
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
-@click.option("--max-error", type=values.Share(), metavar="SHARE",
+@click.option("--max-error", type=values.Share(most=1), metavar="SHARE",
               help="Exit 1 where the median size of the errors is above this (10% or 0.1).")  # fmt: skip
 @click.option("--worst", type=click.IntRange(0, 10_000), default=12, show_default=True,
               help="Rows shown with the largest errors.")  # fmt: skip

@@ -60,10 +60,7 @@ class FittedNumber:
 
 @dataclass(frozen=True)
 class MachineFit:
-    """Numbers that result, why others were left, runs that were refused, and the others as predicted before and after.
-
-    ``left`` is by number.
-    """
+    """Numbers that result, why others were left, runs refused, and the others as predicted before and after."""
 
     numbers: tuple[FittedNumber, ...]
     left: dict[str, str]
