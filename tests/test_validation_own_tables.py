@@ -188,3 +188,23 @@ def test_an_error_of_five_is_asked_back(compcomm, table):
     assert "5 is 500 %: write 5%, or 500% if that is meant" in err
     ends = [compcomm("validate", "--runs", runs, "--max-error", text)[0] for text in ("5%", "0.05", "500%", "1")]
     assert ends == [1, 1, 0, 0]
+
+
+def test_runs_that_are_all_left_out_are_said_to_be(compcomm):
+    """Every run of the shipped table on an MI300X is set aside, for what its source says."""
+    mine = [one for one in read_runs() if "MI300X" in one["gpu"]]
+    assert mine
+    assert all(one["excluded"] for one in mine)
+    code, _, err = compcomm("validate", "--gpu", "mi300x")
+    assert code == 2
+    assert f"all {len(mine)} runs are left out of the errors, as their source is wrong" in err
+    assert f"runs.csv:{mine[0].line}: {mine[0]['excluded']}" in err
+
+
+def test_a_run_that_a_filter_leaves_out_is_not_unknown(compcomm):
+    (run,) = (one for one in read_runs() if one.run_id == "r0032")
+    code, _, err = compcomm("validate", "--explain", "r0032", "--gpu", "b200")
+    assert code == 2
+    assert f"the run 'r0032' is left out by --gpu b200: its gpu is '{run['gpu']}'" in err
+    code, _, err = compcomm("validate", "--explain", "r003", "--gpu", "b200")
+    assert "there is no run 'r003'" in err

@@ -29,6 +29,7 @@ class Validation:
 
     predictions: list[Prediction]
     silent: Silent = field(default_factory=Silent)
+    filtered: dict[str, str] = field(default_factory=dict)  # runs that were not asked for, and what leaves each out
 
     @cached_property
     def counted(self) -> list[Prediction]:
@@ -90,6 +91,8 @@ class Validation:
     def one(self, run_id: str) -> Prediction:
         """Return a run's prediction. Raises ``ConfigError`` for an unknown run."""
         known = {one.run.run_id: one for one in self.predictions}
+        if run_id in self.filtered:
+            raise ConfigError(f"the run '{run_id}' is left out by {self.filtered[run_id]}")
         if run_id not in known:
             raise ConfigError(f"there is no run '{run_id}'{nearest(run_id, known)} ({one_of(list(known), 8)})")
         return known[run_id]
@@ -108,12 +111,17 @@ def validate(
     runs = read_runs(path)
     if not is_shipped(path):
         check_words(runs)
+    filtered: dict[str, str] = {}
     for column, asked in (("gpu", gpus), ("group", groups)):
-        runs = _chosen(runs, column, asked)
+        chosen = _chosen(runs, column, asked)
+        kept, flags = {run.run_id for run in chosen}, " ".join(f"--{column} {word}" for word in asked)
+        filtered |= {run.run_id: f"{flags}: its {run.name(column)} is '{run[column]}'" for run in runs
+                     if run.run_id not in kept}  # fmt: skip
+        runs = chosen
     if hardware:
         load_profile(hardware)
     silent = Silent()
-    return Validation(predict(runs, silent, hardware), silent)
+    return Validation(predict(runs, silent, hardware), silent, filtered)
 
 
 def _chosen(runs: list[MeasuredRun], column: str, asked: Sequence[str]) -> list[MeasuredRun]:
