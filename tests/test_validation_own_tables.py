@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.validation.predict import points_of
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import read_runs
@@ -208,3 +212,35 @@ def test_a_run_that_a_filter_leaves_out_is_not_unknown(compcomm):
     assert f"the run 'r0032' is left out by --gpu b200: its gpu is '{run['gpu']}'" in err
     code, _, err = compcomm("validate", "--explain", "r003", "--gpu", "b200")
     assert "there is no run 'r003'" in err
+
+
+# -- standard input, and what is written ------------------------------------------------------------------------------
+
+
+def test_a_table_may_come_by_standard_input(compcomm, table, monkeypatch):
+    """As ``explain -`` reads a study."""
+
+    def piped(*rows):
+        text = "\n".join([HEAD, *rows]) + "\n"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    flags = ("--format", "jsonl")
+    of_file = compcomm("validate", "--runs", table(ROW), *flags)
+    piped(ROW)
+    assert compcomm("validate", "--runs", "-", *flags) == of_file
+    piped(ROW.replace("8192", "8k tokens"))
+    code, _, err = compcomm("validate", "--runs", "-")
+    assert (code, "standard input:2: seq_len: '8k tokens' is not a number" in err) == (2, True)
+    piped(ROW)
+    assert compcomm("calibrate", "--runs", "-", "--extends", "h100", "-o", "mine.yaml")[0] == 0
+    assert "1 measured run of standard input" in load_profile("mine.yaml").numbers["timing.sustained"].source
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input: is closed" in compcomm("validate", "--runs", "-")[2]
+
+
+def test_an_answer_does_not_take_the_place_of_the_measurements(compcomm, table, tmp_path):
+    runs = table(ROW)
+    before = (tmp_path / runs).read_bytes()
+    code, _, err = compcomm("validate", "--runs", runs, "-o", runs)
+    assert (code, "is an input of this command" in err) == (2, True)
+    assert (tmp_path / runs).read_bytes() == before

@@ -11,6 +11,7 @@ from comp_comm.calibration.parameters import with_numbers
 from comp_comm.calibration.profile_file import profile_text
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
+from comp_comm.configs.catalogue import STDIN, STDIN_SHOWN
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
@@ -62,7 +63,7 @@ def _source(result: MachineFit, runs: str) -> str:
         f"{each.key.split('.')[-1]} {each.low:.3g} to {each.high:.3g} at 80 %" for each in result.numbers
     )
     count = len(result.after)
-    many = f"{count} measured run{'s' if count > 1 else ''} of {Path(runs).name}"
+    many = f"{count} measured run{'s' if count > 1 else ''} of {STDIN_SHOWN if runs == STDIN else Path(runs).name}"
     return f"compcomm calibrate on {many}, shrunk towards the profile it extends ({ranges})"
 
 

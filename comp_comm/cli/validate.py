@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 @click.command(cls=help_text.Grouped, epilog=EXAMPLES)
-@click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV: a "
+@click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV (- is standard input): a "
               "row a run, with the columns model, gpu, gpus, tp, pp, micro_batch, global_batch, seq_len, precision, "
               "step_s and others (docs/accuracy.md).")  # fmt: skip
 @click.option("--later", is_flag=True, help="The runs that were found when the model was made, and that nothing of it "

@@ -106,11 +106,11 @@ def is_shipped(path: str | Path | None) -> bool:
     >>> is_shipped(None), is_shipped(shipped(LATER)), is_shipped("runs.csv")
     (True, True, False)
     """
-    return path is None or shipped().parent.resolve() in Path(path).resolve().parents
+    return path is None or (str(path) != catalogue.STDIN and shipped().parent.resolve() in Path(path).resolve().parents)
 
 
 def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
-    """Return the runs of a table, the shipped one if none is named.
+    """Return the runs of a table, the shipped one if none is named; ``-`` is standard input.
 
     What was measured stands in ``measured_metric`` and ``measured_value``, or in a column that is named after the
     metric (``step_s`` is ``iter_time_s``); ``model`` and ``gpus`` are ``model_name`` and ``n_gpus``.
@@ -121,9 +121,8 @@ def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     >>> len(read_runs())
     516
     """
-    place = shipped() if path is None else Path(path)
-    shown = place.name if path is None else str(path)
-    rows = csv.DictReader(StringIO(_text(place, shown), newline=""), restkey="")
+    text, shown = _text(path)
+    rows = csv.DictReader(StringIO(text, newline=""), restkey="")
     problems = Problems()
     metric, written = _read_head(rows, shown, problems)
     problems.raise_if_any()
@@ -140,12 +139,18 @@ def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     return runs
 
 
-def _text(place: Path, shown: str) -> str:
+def _text(path: str | Path | None) -> tuple[str, str]:
+    """Return the text of a table, and what messages call it."""
+    piped = str(path) == catalogue.STDIN
+    place = shipped() if path is None else Path(path)
+    shown = place.name if path is None else catalogue.STDIN_SHOWN if piped else str(path)
     try:
-        content = place.read_bytes()
+        content = catalogue.standard_input(MOST_BYTES + 1) if piped else place.read_bytes()
+        if not piped:
+            catalogue.FILES_READ.add(place.resolve())
         if len(content) > MOST_BYTES:
             raise ConfigError([Problem(f"is larger than {MOST_BYTES // 2**20} MiB", file=shown)])
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig"), shown
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=shown)]) from None
     except UnicodeDecodeError:
