@@ -95,6 +95,23 @@ def test_columns_go_by_the_names_that_they_have_in_the_table(compcomm, table, he
     assert words in err
 
 
+def test_a_metric_goes_by_either_of_its_names(table):
+    (short,) = read_runs(table(ROW))
+    head, row = HEAD.replace("step_s", "measured_metric,measured_value"), ROW.replace("6.1", "step_s,6.1")
+    (long,) = read_runs(table(row, head=head))
+    assert long.cells == short.cells
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("step_s", "step_time", "step_time: unknown column; did you mean 'iter_time_s'? (allowed: model, gpu, gpus, tp,"),
+    ("model", "Model", "Model: unknown column; did you mean 'model'?"),
+    ("tp", "schedul", "schedul: unknown column; did you mean 'schedule'?"),
+])  # fmt: skip
+def test_of_a_column_that_is_unknown_the_nearest_that_tables_have_is_named(compcomm, table, old, new, words):
+    code, _, err = compcomm("validate", "--runs", table(ROW, head=HEAD.replace(old, new)))
+    assert (code, f"runs.csv:1: {words}" in err) == (2, True)
+
+
 def test_suffixes_are_read_as_flags_read_them(table):
     (plain,), (short,) = read_runs(table(ROW)), read_runs(table(ROW.replace("8192", "8K")))
     assert short.cells == plain.cells
@@ -130,8 +147,9 @@ def test_a_word_that_is_not_understood_is_no_default(compcomm, table, column, wo
 
 @pytest.mark.parametrize(("column", "word", "field", "value"), [
     ("attention_kernel", "flash_3", "attention_kernel", "flash_3"), ("sequence_parallel", "True", "sp", "on"),
-    ("cuda_graph", "attention_router", "cuda_graph", "attention_router"), ("recompute", "core_attn", "recompute",
-    "core_attn"), ("zero_stage", "fsdp", "zero", 3), ("attention_kernel", "FlashAttention-2", "attention_kernel",
+    ("cuda_graph", "attention_router", "cuda_graph", "attention_router"),
+    ("recompute", "mlp+core_attn", "recompute", "core_attn+mlp"), ("recompute", "Full", "recompute", "full"),
+    ("zero_stage", "fsdp", "zero", 3), ("attention_kernel", "FlashAttention-2", "attention_kernel",
     "flash_2"),
 ])  # fmt: skip
 def test_words_of_a_study_and_of_the_shipped_table_are_both_understood(table, column, word, field, value):
@@ -152,6 +170,8 @@ BAD = [
     # 64 devices in TP 8 and PP 2 are 4 replicas: 252 and 256 are the multiples of 4 about 255
     ("256", "255", "dp x micro_batch does not divide global_batch: 4 x 1 is no part of 255; the nearest are 252 "
                    "and 256"),
+    ("llama-3-8b", "", "model not stated, nor all dimensions (layers, hidden)"),
+    ("llama-3-8b", "./mine.yaml", "model: ./mine.yaml: there is no such file"),
     ("bf16", "fp32", "h100-sxm has no fp32 peak"), (",64,", ",,", "gpus not stated"), ("6.1", "", "step_s not stated"),
 ]  # fmt: skip
 

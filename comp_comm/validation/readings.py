@@ -202,12 +202,28 @@ def read_software(run: MeasuredRun, silent: Silent) -> dict[str, Value]:
     return said
 
 
+def field_word(name: str, text: str) -> Value | None:
+    """Return the word of a field that a text is, None where the field has none, or there is no such field.
+
+    >>> field_word("recompute", "mlp+core_attn"), field_word("recompute", "ful"), field_word("zero_stage", "3")
+    ('core_attn+mlp', None, None)
+    """
+    if name not in FIELDS or not FIELDS[name].words:
+        return None
+    try:
+        return FIELDS[name].parse(text.lower())
+    except ValueError:
+        return None
+
+
 def understands(column: str, text: str) -> bool:
     """Return whether a word of a column is known to say something, or nothing; a pattern of all words does not count.
 
     >>> understands("precision", "FP8-CS"), understands("precision", "bf15"), understands("cuda_graph", "ful")
     (True, False, False)
     """
+    if field_word(column, text) is not None:
+        return True
     readings = (reading for reading in READINGS if reading.column == column)
     patterns = (pattern for reading in readings for pattern, _ in reading.meanings)
     return any(pattern and re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
@@ -218,8 +234,9 @@ def _meaning(reading: Reading, text: str) -> Value | None:
 
     None where it has none.
     """
-    if reading.column == reading.field and text.lower() in FIELDS[reading.field].words:
-        return text.lower()
+    word = field_word(reading.field, text) if reading.column == reading.field else None
+    if word is not None:
+        return word
     for pattern, meaning in reading.meanings:
         match = re.search(pattern, text, re.IGNORECASE)
         if match:

@@ -46,6 +46,8 @@ NEEDED = ("gpu", "n_gpus", *MEASURED)
 # Names that flags and answers have for these columns, and metrics as a column of their own (the value below them).
 SHORT = {"model": "model_name", "gpus": "n_gpus"}
 METRIC_COLUMNS = {"step_s": "iter_time_s", **{name: name for name in METRICS}}
+# What most tables of one's own have.
+USUAL = ("model", "gpu", "gpus", "tp", "pp", "micro_batch", "global_batch", "seq_len", "precision")
 NEED = "gpu, n_gpus (or gpus), measured_metric and measured_value (or a column step_s)"
 
 
@@ -172,10 +174,11 @@ def _read_head(
 
 
 def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
-    known = (*COLUMNS, *FIELDS)
+    said = tuple(dict.fromkeys((*USUAL, *METRIC_COLUMNS, *COLUMNS)))
     for name in names:
-        if name not in known:
-            problems.add(Problem(f"unknown column{nearest(name, known)} ({one_of(COLUMNS, 12)}, or a field of a study)",
+        if name not in COLUMNS and name not in FIELDS:
+            guess = nearest(name, said) or nearest(name, FIELDS)
+            problems.add(Problem(f"unknown column{guess} ({one_of(said, 14)}, or a field of a study)",
                                  key=name, file=file, line=1))  # fmt: skip
         elif names.count(name) > 1:
             problems.add(Problem("stands twice", key=name, file=file, line=1))
@@ -190,6 +193,8 @@ def _run(
     row: Mapping[str, str | None], line: int, file: str, written: Mapping[str, str], problems: Problems
 ) -> MeasuredRun:  # fmt: skip
     metric = (row["measured_metric"] or "").strip()
+    metric = METRIC_COLUMNS.get(metric, metric)
+    row = {**row, "measured_metric": metric}
     cells = {name: _plain(name, text.strip(), metric) for name, text in row.items() if isinstance(text, str) and name}
     run = MeasuredRun(cells.get("run_id", "") or f"line {line}", cells, file, line, written)
     if "" in row:

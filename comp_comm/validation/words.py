@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.validation.readings import READINGS, understands
+from comp_comm.validation.readings import understands
 from comp_comm.validation.table import SOFTWARE, MeasuredRun
 
 YES, FLAG = ("yes", "no"), ("1", "0")
@@ -20,7 +20,6 @@ PLAIN = {
     "dp_overlap": YES, "p2p_overlap": YES, "permute_fusion": YES, "force_balance": YES,
 }  # fmt: skip
 ALLOWED = {name: FIELDS[name].words for name in SOFTWARE if name in FIELDS and FIELDS[name].words} | PLAIN
-READ = {reading.column for reading in READINGS}
 
 
 def check_words(runs: Iterable[MeasuredRun]) -> None:
@@ -29,7 +28,7 @@ def check_words(runs: Iterable[MeasuredRun]) -> None:
     for run in runs:
         for column, allowed in ALLOWED.items():
             text = run[column]
-            if text and text.lower() not in allowed and not (column in READ and understands(column, text)):
+            if text and text.lower() not in allowed and not understands(column, text):
                 words = f"'{text}' is not understood{nearest(text, allowed)} ({one_of(allowed, 12)})"
                 problems.add(run.problem(column, words))
     problems.raise_if_any()
