@@ -84,6 +84,8 @@ def test_a_number_that_no_run_has_is_refused_under_the_name_in_the_head(compcomm
 
 @pytest.mark.parametrize(("head", "row", "words"), [
     (HEAD, ROW.replace("64", "sixty"), "runs.csv:2: gpus: 'sixty' is not a number"),
+    (HEAD, ROW.replace("8192", "8k"), "runs.csv:2: seq_len: '8k' is not a number: write 8K; must be a whole number"),
+    (HEAD, ROW.replace("64", '"1,024"'), "runs.csv:2: gpus: '1,024' is not a number: write 1024; must be"),
     (HEAD, ROW.replace("64", "6.5"), "runs.csv:2: gpus: must be a whole number"),
     (HEAD.replace("step_s", "tokens"), ROW, "runs.csv:1: measured_metric, measured_value: the columns are missing"),
     (f"{HEAD},tokens", f"{ROW},nan", "runs.csv:2: tokens: 'nan' is not a number"),

@@ -11,21 +11,18 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from math import inf, isfinite
 from pathlib import Path
 
 from comp_comm.configs import catalogue
 from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.validation.cells import COUNTS, LIMITS, NUMBERS, measured_fault, number_fault, parsed, plain
 
 FOLDER = "validation"
 MOST_BYTES = 64 * 2**20
 METRICS = ("iter_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")
 ARCHES = ("dense", "moe")
 PEAKS = ("allocated", "reserved", "nvidia-smi")
-COUNTS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp",
-          "cp", "pp", "vpp", "ep", "dp", "micro_batch", "global_batch")  # fmt: skip
-NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s", "published_parameters", "published_active")
 # What the software of a run is read from (see `readings`), and what is only said about a run.
 SOFTWARE = (
     "zero_stage", "sequence_parallel", "recompute", "precision", "gated_mlp", "attention_kernel", "moe_dispatcher",
@@ -49,11 +46,6 @@ METRIC_COLUMNS = {"step_s": "iter_time_s", **{name: name for name in METRICS}}
 # What most tables of one's own have.
 USUAL = ("model", "gpu", "gpus", "tp", "pp", "micro_batch", "global_batch", "seq_len", "precision")
 NEED = "gpu, n_gpus (or gpus), measured_metric and measured_value (or a column step_s)"
-
-
-# What is measured is within these, whatever the machine; a share is at most 1.
-LIMITS = {"iter_time_s": (1e-6, 1e6, " s"), "tokens_per_s_per_gpu": (1e-6, 1e9, " tokens/s"),
-          "tflops_per_gpu": (1e-6, 1e6, " TFLOP/s"), "mfu": (1e-6, 1.0, "")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -195,70 +187,26 @@ def _run(
     metric = (row["measured_metric"] or "").strip()
     metric = METRIC_COLUMNS.get(metric, metric)
     row = {**row, "measured_metric": metric}
-    cells = {name: _plain(name, text.strip(), metric) for name, text in row.items() if isinstance(text, str) and name}
+    cells = {name: plain(name, text.strip(), metric) for name, text in row.items() if isinstance(text, str) and name}
     run = MeasuredRun(cells.get("run_id", "") or f"line {line}", cells, file, line, written)
     if "" in row:
         problems.add(Problem("has more cells than the head has columns", file=file, line=line))
-    for name in (*COUNTS, *NUMBERS):
-        _check_number(run, name, problems)
+    faults = [(name, number_fault(name, run[name])) for name in (*COUNTS, *NUMBERS)]
     if metric in LIMITS:
-        _check_measured(run, metric, problems)
+        faults.append(("measured_value", measured_fault(run["measured_value"], metric)))
+    for name, fault in faults:
+        if fault:
+            problems.add(run.problem(name, fault))
     for name, allowed in (("measured_metric", METRICS), ("arch", ARCHES), ("peak_mem_kind", PEAKS)):
         if run[name] and run[name] not in allowed:
             problems.add(run.problem(name, f"'{run[name]}' is not known{nearest(run[name], allowed)} "
                                      f"({one_of(allowed)})"))  # fmt: skip
     for name, text in run.fields.items():
         try:
-            FIELDS[name].parse(_parsed(text))
+            FIELDS[name].parse(parsed(text))
         except ValueError as error:
             problems.add(run.problem(name, str(error)))
     return run
-
-
-def _plain(name: str, text: str, metric: str) -> str:
-    """Return a cell without the suffix that its number may have: ``8K`` of a count, ``43%`` of a share.
-
-    >>> _plain("seq_len", "8K", "mfu"), _plain("measured_value", "43%", "mfu")
-    ('8192', '0.43')
-    """
-    counts = name in COUNTS and text.endswith(("K", "M"))
-    if not counts and not (name == "measured_value" and metric == "mfu" and text.endswith("%")):
-        return text
-    try:
-        return f"{FIELDS['seq_len' if counts else 'sustained'].number(text):.15g}"
-    except ValueError:
-        return text
-
-
-def _check_measured(run: MeasuredRun, metric: str, problems: Problems) -> None:
-    """Note what no run can have measured: a share above 1, a step of no time or of weeks."""
-    text, (low, high, unit) = run["measured_value"], LIMITS[metric]
-    try:
-        number = float(text or "nan")
-    except ValueError:
-        return
-    if metric == "mfu" and 1 < number < inf:
-        meant = f": write {number:g}% or {number / 100:g}" if 2 < number <= 100 else ""
-        problems.add(run.problem("measured_value", f"{text} is above 1, and mfu is a share{meant}"))
-    elif 0 < number < low or high < number < inf:
-        problems.add(run.problem("measured_value", f"{text} is out of range; must be from {low:g} to {high:g}{unit}"))
-
-
-def _check_number(run: MeasuredRun, name: str, problems: Problems) -> None:
-    text = run[name]
-    if not text:
-        return
-    try:
-        number = float(text)
-    except ValueError:
-        problems.add(run.problem(name, f"'{text}' is not a number"))
-        return
-    if not isfinite(number):
-        problems.add(run.problem(name, f"must be a finite number, not {text}"))
-    elif number <= 0:
-        problems.add(run.problem(name, f"must be above 0, not {text}"))
-    elif name in COUNTS and number != int(number):
-        problems.add(run.problem(name, f"must be a whole number, not {text}"))
 
 
 def _check_ids(runs: list[MeasuredRun], problems: Problems) -> None:
@@ -269,21 +217,10 @@ def _check_ids(runs: list[MeasuredRun], problems: Problems) -> None:
             problems.add(run.problem("run_id", f"'{run.run_id}' is that of line {other.line} as well"))
 
 
-def _parsed(text: str) -> object:
-    """Return a cell as YAML would have it: a number where it is one."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    if not isfinite(number):
-        return text
-    return int(number) if number == int(number) and abs(number) < 2**53 else number
-
-
 def field_value(name: str, text: str) -> object:
     """Return a cell of a column that is named after a field, as that field's value.
 
     >>> field_value("sustained", "0.8"), field_value("schedule", "gpipe")
     (0.8, 'gpipe')
     """
-    return FIELDS[name].parse(_parsed(text))
+    return FIELDS[name].parse(parsed(text))
