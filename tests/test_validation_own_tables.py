@@ -131,7 +131,7 @@ def test_suffixes_are_read_as_flags_read_them(table):
     ("attention_kernel", "flsh_3", "'flsh_3' is not understood; did you mean 'flash_3'? (allowed: flash_causal,"),
     ("cuda_graph", "ful", "did you mean 'full'? (allowed: none, attention, router"),
     ("zero_stage", "4", "'4' is not understood (allowed: 0, 1, 2, 3, ddp, dist-opt, fsdp, hsdp)"),
-    ("sequence_parallel", "2", "(allowed: 1, 0)"), ("gated_mlp", "swiglu", "(allowed: 1, 0)"),
+    ("sequence_parallel", "2", "(allowed: 1, 0); empty is the default"), ("gated_mlp", "swiglu", "(allowed: 1, 0)"),
     ("dp_overlap", "yess", "did you mean 'yes'?"), ("grad_precision", "fp31", "did you mean 'fp32'?"),
     ("schedule", "gpip", "'gpip' is not allowed; did you mean 'gpipe'?"),
 ])  # fmt: skip

@@ -29,6 +29,8 @@ def check_words(runs: Iterable[MeasuredRun]) -> None:
         for column, allowed in ALLOWED.items():
             text = run[column]
             if text and text.lower() not in allowed and not understands(column, text):
-                words = f"'{text}' is not understood{nearest(text, allowed)} ({one_of(allowed, 12)})"
+                words = (
+                    f"'{text}' is not understood{nearest(text, allowed)} ({one_of(allowed, 12)}); empty is the default"
+                )
                 problems.add(run.problem(column, words))
     problems.raise_if_any()
