@@ -8,7 +8,9 @@ import types
 
 import numpy as np
 import pytest
+from nccl_log import run, text
 
+import comp_comm as cc
 from comp_comm.calibration.applies import applies_to
 from comp_comm.calibration.measuring import backends
 from comp_comm.calibration.parameters import KERNELS, collective_parameters, kernel_parameters
@@ -143,6 +145,35 @@ def test_it_does_not_write_over_its_logs(compcomm, gemms, tmp_path):
     code, _, err = compcomm("calibrate", "--check", gemms, "--hardware", "h100-sxm", "-o", gemms)
     assert code == 2
     assert "is an input" in err
+
+
+def test_a_log_counts_once(compcomm, gemms, tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(gemms)
+    for other, words in (
+        (gemms, "is given twice"),
+        (link, "is the same file as"),
+        (f"{tmp_path}/./gemms.csv", "is the"),
+    ):
+        code, out, err = compcomm("calibrate", gemms, other, "--extends", "h100-sxm")
+        assert (code, out) == (2, "")
+        assert f"{other}: {words}" in err
+        assert "its rows would count twice" in err
+        with pytest.raises(cc.ConfigError, match="would count twice"):
+            cc.calibrate([str(gemms), str(other)], "h100-sxm")
+
+
+def test_the_collective_is_only_said_of_logs_that_do_not_say(compcomm, gemms, tmp_path):
+    log = tmp_path / "nccl.log"
+    log.write_text(text(run("all_reduce", 2, 8)))
+    flags = ("--hardware", "h100-sxm", "--collective", "all_gather")
+    code, _, err = compcomm("calibrate", "--check", log, *flags)
+    assert code == 2
+    assert "--collective all_gather: the logs say themselves that they are of all_reduce; leave it out" in err
+    code, _, err = compcomm("calibrate", "--check", gemms, *flags)
+    assert (code, "--collective all_gather: no log has collectives" in err) == (2, True)
+    log.write_text(text(run("all_reduce", 2, 8), run("all_gather", 2, 8, named=False)))
+    assert compcomm("calibrate", "--check", log, *flags)[0] == 0
 
 
 def test_more_devices_a_node_than_the_profile_has(compcomm, tmp_path):

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 
 from comp_comm.api.answers import PointAnswer, Table
 from comp_comm.api.calibrated import CalibratedProfile
-from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.readers import read_logs
 from comp_comm.calibration.run import calibrate_logs
 from comp_comm.report.answer import basic_meta
 from comp_comm.validation.run import validate as _validate
@@ -88,7 +88,7 @@ def calibrate(
         Where a log is not understood, or says not enough to fit anything.
     """
     paths = [fspath(log) for log in ([logs] if isinstance(logs, (str, PathLike)) else logs)]
-    read = [read_log(path) for path in paths]
+    read = read_logs(paths)
     result = calibrate_logs(read, fspath(extends), precision, train, seed, tuple(operators), attention_kernel)
     result = replace(result, notes=[*(note for log in read for note in log.notes), *result.notes])
     return CalibratedProfile(result, fspath(extends), paths)

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from comp_comm.calibration.measurements import OPERATORS, Log
-from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.readers import read_logs
 from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind
 from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows, select
 from comp_comm.choices import Precision
@@ -154,7 +154,7 @@ def _prepare(path: str | None, form: str | None, check: bool, given: Record) -> 
 
 def _read(logs: Sequence[str], given: Record) -> list[Log]:
     only, kind = select(given["only"]), collective_kind(given["collective"] or "") or ""
-    read = [read_log(log, only, kind, given["devices"] or 0, given["per_node"] or 0) for log in logs]
+    read = read_logs(logs, only, kind, given["devices"] or 0, given["per_node"] or 0)
     for log in read:
         tell(log.summary())
         options.note(log.notes)

@@ -11,15 +11,19 @@ from comp_comm.calibration.parameters import with_numbers
 from comp_comm.calibration.profile_file import profile_text
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
+from comp_comm.configs.catalogue import STDIN, STDIN_SHOWN
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
 from comp_comm.validation.machine_fit import MachineFit, fit_machine, one_mixture
-from comp_comm.validation.predict import points_of
+from comp_comm.validation.machines import check_devices
+from comp_comm.validation.predict import Prediction, points_of
 from comp_comm.validation.readings import Silent
+from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.table import read_runs
+from comp_comm.validation.words import check_words
 
 OPERATOR = "runs"
 
@@ -27,12 +31,16 @@ OPERATOR = "runs"
 def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: str | None) -> int:
     """Fit a machine's numbers to measured runs, show what came of it, and write the profile."""
     silent = Silent()
-    points, reasons = points_of(read_runs(runs), silent)
+    table_of_runs = read_runs(runs)
+    check_words(table_of_runs)
+    points, reasons = points_of(table_of_runs, silent)
+    refused = [Prediction(run, reason=reasons[run.run_id]) for run in table_of_runs if run.run_id in reasons]
     if not points:
-        raise ConfigError("no run can be predicted: " + "; ".join(dict.fromkeys(reasons.values())))
+        raise ConfigError(nothing_predicted(refused))
     profile = load_profile(extends)
+    check_devices([(point.run, point.machine) for point in points], profile)
     result = fit_machine([point.on(extends) for point in points], profile)
-    options.note([*(f"{run}: {why}" for run, why in reasons.items()), *silent.notes()])
+    options.note([*(f"left out: {one.problem}" for one in [*refused, *result.refused]), *silent.notes()])
     output.check_not_read(path)
     options.write(None, lambda out: _write(out, form, result, profile.name))
     if path:
@@ -55,7 +63,7 @@ def _source(result: MachineFit, runs: str) -> str:
         f"{each.key.split('.')[-1]} {each.low:.3g} to {each.high:.3g} at 80 %" for each in result.numbers
     )
     count = len(result.after)
-    many = f"{count} measured run{'s' if count > 1 else ''} of {Path(runs).name}"
+    many = f"{count} measured run{'s' if count > 1 else ''} of {STDIN_SHOWN if runs == STDIN else Path(runs).name}"
     return f"compcomm calibrate on {many}, shrunk towards the profile it extends ({ranges})"
 
 

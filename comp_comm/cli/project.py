@@ -19,7 +19,7 @@ from comp_comm.calibration.projection import (
     projection_notes,
     projection_rows,
 )
-from comp_comm.calibration.readers import is_json, read_log
+from comp_comm.calibration.readers import is_json, read_logs
 from comp_comm.calibration.readers.tables import header_of, parse
 from comp_comm.calibration.readers.text import open_source
 from comp_comm.cli import help_text, options
@@ -104,7 +104,7 @@ def _iterations(logs: tuple[str, ...]) -> list[Iteration]:
 
 
 def _read(logs: tuple[str, ...]) -> list[Any]:
-    read = [read_log(log) for log in logs]
+    read = read_logs(logs)
     for log in read:
         tell(log.summary())
         options.note(log.notes)

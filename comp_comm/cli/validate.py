@@ -12,6 +12,7 @@ from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import machine, table
 from comp_comm.report.answer import basic_meta
+from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.run import Validation, validate
 from comp_comm.validation.table import LATER, shipped
 
@@ -26,7 +27,7 @@ EXAMPLES = (
 
 
 @click.command(cls=help_text.Grouped, epilog=EXAMPLES)
-@click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV: a "
+@click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV (- is standard input): a "
               "row a run, with the columns model, gpu, gpus, tp, pp, micro_batch, global_batch, seq_len, precision, "
               "step_s and others (docs/accuracy.md).")  # fmt: skip
 @click.option("--later", is_flag=True, help="The runs that were found when the model was made, and that nothing of it "
@@ -35,7 +36,7 @@ EXAMPLES = (
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
-@click.option("--max-error", type=values.Share(), metavar="SHARE",
+@click.option("--max-error", type=values.Share(most=1), metavar="SHARE",
               help="Exit 1 where the median size of the errors is above this (10% or 0.1).")  # fmt: skip
 @click.option("--worst", type=click.IntRange(0, 10_000), default=12, show_default=True,
               help="Rows shown with the largest errors.")  # fmt: skip
@@ -65,8 +66,7 @@ def command(
     if run_id is not None:
         return _explain(result, run_id, form, path)
     if not result.counted:
-        reasons = dict.fromkeys(one.reason for one in result.predictions)
-        raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
+        raise ConfigError(nothing_predicted(result.predictions))
     if hardware:
         options.note([f"all runs are predicted on {hardware}, whatever they ran on: what another device's run is "
                       "off by says nothing; --gpu keeps the runs of a device, each on its own profile"])  # fmt: skip
@@ -118,7 +118,7 @@ def _explain(result: Validation, run_id: str, form: str, path: str | None) -> in
 
     one = result.one(run_id)
     if one.point is None:
-        raise ConfigError(f"{run_id}: {one.reason}")
+        raise ConfigError([one.problem])
     explanation = explain(one.point.study())
     options.note(explanation["meta"]["notes"])
     if one.error is not None:

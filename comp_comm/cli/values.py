@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ LISTED = 12  # of more words than this, the nearest and the first are told
 
 
 class Share(ShareType):
-    """A share: ``20%`` and ``0.2`` are the same.
+    """A share: ``20%`` and ``0.2`` are the same. More than ``most`` has to be said in percent: of 5 it is asked.
 
     >>> Share().convert("20 %", None, None), Share().convert("0.2", None, None)
     (0.2, 0.2)
@@ -28,13 +29,20 @@ class Share(ShareType):
 
     name = "share"
 
+    def __init__(self, most: float = math.inf) -> None:
+        """Hold the largest share that a plain number may be."""
+        self.most = most
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the share, whose bounds its command knows; fail for what is no number."""
         text = str(value).strip()
         try:
-            return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             self.fail(f"'{value}' is no share; write it as 0.2 or 20%", param, ctx)
+        if share > self.most and not text.endswith("%"):
+            self.fail(f"{text} is {100 * share:g} %: write {text}%, or {100 * share:g}% if that is meant", param, ctx)
+        return share
 
 
 class Word(WordType):

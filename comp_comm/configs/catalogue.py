@@ -15,7 +15,7 @@ FOLDERS = {"study": ".", "hardware": "hardware", "model": "models"}
 PAPERS, TRENDS = "papers", "trends"  # studies of other papers and of what became of one, named with their folder
 SUFFIXES = (".yaml", ".yml")
 FOREIGN_SUFFIXES = (".json", ".toml", ".sh", ".txt", ".args")  # of what else may describe a model
-STDIN = "-"
+STDIN, STDIN_SHOWN = "-", "standard input"
 # Files read since a command began, whatever they are (what a profile extends, a model): none may be written over.
 FILES_READ: set[Path] = set()
 
@@ -143,12 +143,17 @@ def read(kind: str, reference: str, beside: str = "") -> Document:
     return strict_yaml.load_shared(*content(kind, reference, beside))
 
 
+def standard_input(most: int) -> bytes:
+    """Return what standard input holds, up to so many bytes. Raises ``ConfigError`` where it is closed."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise ConfigError([Problem("is closed", file=STDIN_SHOWN)])
+    return sys.stdin.buffer.read(most)
+
+
 def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:
     """Return what the file that a reference means holds, and what messages call it."""
     if reference == STDIN:
-        if sys.stdin is None or sys.stdin.closed:
-            raise ConfigError([Problem("is closed", file="standard input")])
-        return sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input"
+        return standard_input(strict_yaml.MAX_BYTES + 1), STDIN_SHOWN
     path = locate(kind, reference, beside)
     try:
         with path.open("rb") as file:

@@ -26,6 +26,7 @@ from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
 from comp_comm.validation.machines import RunMachine
 from comp_comm.validation.predict import Point, Prediction, predict_points
+from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.summary import arch_of
 
 SUSTAINED, NETWORK = "timing.sustained", "timing.network_sustained"
@@ -59,10 +60,11 @@ class FittedNumber:
 
 @dataclass(frozen=True)
 class MachineFit:
-    """Numbers result, why others were left, and the runs as they are predicted before and after."""
+    """Numbers that result, why others were left, runs refused, and the others as predicted before and after."""
 
     numbers: tuple[FittedNumber, ...]
     left: dict[str, str]
+    refused: list[Prediction]
     before: list[Prediction]
     after: list[Prediction]
 
@@ -81,8 +83,7 @@ def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
     before = predict_points(points)
     usable = [point for point, one in zip(points, before, strict=True) if one.error is not None]
     if not usable:
-        reasons = dict.fromkeys(one.reason for one in before)
-        raise ConfigError("no run can be predicted, so there is nothing to calibrate on: " + "; ".join(reasons))
+        raise ConfigError(nothing_predicted(before))
     hardware = profile.hardware(profile.precisions[0])
     start = np.log([float(np.max(hardware.timing.sustained)), float(np.max(hardware.timing.network_sustained))])
     kinds = [arch_of(one) for one in before if one.error is not None]
@@ -95,7 +96,8 @@ def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
     numbers = [_number(key, start[i], x[i], state.spread[i]) for i, key in enumerate((SUSTAINED, NETWORK)) if told[i]]
     left = {} if told[1] else {NETWORK: "the runs do not tell the network from the kernels: it takes several, of which "
                                         "some communicate across nodes far more than others"}  # fmt: skip
-    return MachineFit(tuple(numbers), left, [one for one in before if one.error is not None],
+    refused = [one for one in before if one.error is None]
+    return MachineFit(tuple(numbers), left, refused, [one for one in before if one.error is not None],
                       predict_points(state.points_at(x)))  # fmt: skip
 
 

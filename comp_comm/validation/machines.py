@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.errors import ConfigError, nearest
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.validation.table import MeasuredRun
 
@@ -84,8 +86,53 @@ def device_profile(name: str) -> str:
             reference = profile or re.sub(r"(gaudi|trainium) ?-?", r"\1", re.sub(r"tpu ?-?", "tpu-", match[0]))
             if reference in known:
                 return reference
-    raise ValueError(f"no profile for '{name}': give one in the column 'machine' (a name of 'compcomm hardware list', "
-                     "or a path)")  # fmt: skip
+    guess = nearest(lower, known) or nearest(lower, catalogue.short_names())
+    raise ValueError(f"no profile for '{name}'{guess or ':'} {'G' if guess else 'g'}ive one in the column 'machine' "
+                     "(a name of 'compcomm hardware list', or a path)")  # fmt: skip
+
+
+def is_of_device(machine: Profile, profile: Profile) -> bool:
+    """Return whether the machine of a run has the device of a profile, as far as profiles say.
+
+    It is that profile, one that either extends outside the catalogue, or a cluster of the catalogue and its device: of
+    the two one extends the other, with the same peaks and memory.
+
+    >>> is_of_device(load_profile("gh200"), load_profile("alps"))
+    True
+    >>> is_of_device(load_profile("h100-sxm"), load_profile("h200-sxm"))
+    False
+    """
+    own, other = _shipped_device(machine), _shipped_device(profile)
+    if own == other:
+        return True
+    related = own in profile.lineage or other in machine.lineage
+    return related and _physical(load_profile(own)) == _physical(load_profile(other))
+
+
+def _shipped_device(profile: Profile) -> str:
+    """Return the catalogue's profile that one is, or extends; its own name where there is none."""
+    known = catalogue.names("hardware")
+    return next((name for name in (profile.name, *profile.lineage) if name in known), profile.name)
+
+
+def _physical(profile: Profile) -> dict[str, float | None]:
+    inner = f"network.{profile.tiers[0]}.bandwidth"
+    return {key: number.value for key, number in profile.numbers.items()
+            if key.startswith(("peak.", "memory.")) or key == inner}  # fmt: skip
+
+
+def check_devices(machines: Iterable[tuple[MeasuredRun, RunMachine]], profile: Profile) -> None:
+    """Raise ``ConfigError`` with the line of every run on another device than a profile's, and what to do."""
+    problems = []
+    for run, machine in machines:
+        if not is_of_device(machine.profile(), profile):
+            column = "machine" if run["machine"] else "gpu"
+            what = f"'{run[column]}' is {machine.profile().name}, another device than {profile.name} (--extends)"
+            advice = (f"give --extends {machine.reference}, remove the row, or write {profile.name} there if that is "
+                      "what it ran on")  # fmt: skip
+            problems.append(run.problem(column, f"{what}: {advice}"))
+    if problems:
+        raise ConfigError(problems)
 
 
 def node_adapters(run: MeasuredRun) -> float | None:
@@ -119,7 +166,11 @@ def words_of_network(text: str) -> float | None:
 def machine_of(run: MeasuredRun) -> RunMachine:
     """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
     own = run["machine"]
-    reference = own or device_profile(run["gpu"])
+    try:
+        reference = own or device_profile(run["gpu"])
+        load_profile(reference, run.file)
+    except (ValueError, ConfigError) as error:
+        raise ValueError(f"{run.name('machine' if own else 'gpu')}: {error}") from None
     is_file = "/" in reference or reference.endswith((".yaml", ".yml"))
     machine = RunMachine(reference, run.file if is_file else "")
     adapters = None if own else node_adapters(run)
@@ -132,4 +183,4 @@ def machine_of(run: MeasuredRun) -> RunMachine:
     return replace(machine, domain=int(devices)) if differs and devices else machine
 
 
-__all__ = ["RunMachine", "device_profile", "machine_of", "node_adapters", "words_of_network"]
+__all__ = ["RunMachine", "check_devices", "device_profile", "machine_of", "node_adapters", "words_of_network"]

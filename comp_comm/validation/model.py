@@ -8,6 +8,7 @@ from functools import cache
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import aliases, catalogue_name
+from comp_comm.errors import ConfigError, nearest
 from comp_comm.fields import Value
 from comp_comm.validation.table import MeasuredRun
 
@@ -72,7 +73,10 @@ def transformer_fields(run: MeasuredRun) -> tuple[dict[str, Value], list[str]]:
     """
     name = run["model_name"]
     reference = name if "/" in name and "." in name.rsplit("/", 1)[-1] else named(name)
-    known = _fields(reference, run.file if "/" in reference else "") if reference else {}
+    try:
+        known = _fields(reference, run.file if "/" in reference else "") if reference else {}
+    except ConfigError as error:
+        raise ValueError(f"{run.name('model_name')}: {error}") from None
     hidden = run.number("hidden")
     if known and hidden is not None and known.get("hidden") != hidden:
         known = {}  # another model of the same name
@@ -106,7 +110,11 @@ def _dense(run: MeasuredRun, known: dict[str, Value]) -> tuple[dict[str, Value],
         fields["gated"] = "on" if run["gated_mlp"] == "1" else "off"
     missing = [name for name in ("layers", "hidden", "seq_len") if name not in fields]
     if missing:
-        raise ValueError(f"{', '.join(missing)} not stated, and the catalogue has no model '{run['model_name']}'")
+        name = run["model_name"]
+        if not name:
+            raise ValueError(f"{run.name('model_name')} not stated, nor all dimensions ({', '.join(missing)})")
+        guess = nearest(name, catalogue.names("model")) or nearest(name, aliases())
+        raise ValueError(f"{', '.join(missing)} not stated, and the catalogue has no model '{name}'{guess}")
     assumed = []
     if "heads" not in fields:
         assumed.append("heads")

@@ -13,7 +13,7 @@ from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import default_model
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUP_TITLES
-from comp_comm.errors import CompcommError, ConfigError
+from comp_comm.errors import CompcommError, ConfigError, Problem
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
@@ -79,6 +79,11 @@ class Prediction:
         """Whether the errors count it: it was predicted, and its source is not known to be wrong."""
         return self.error is not None and not self.run["excluded"]
 
+    @property
+    def problem(self) -> Problem:
+        """Why it cannot be predicted, with the line of its table."""
+        return Problem(self.reason, file=self.run.file, line=self.run.line)
+
 
 def point_of(run: MeasuredRun, silent: Silent) -> Point:
     """Return a run as a study has it. Raises ``ValueError`` or ``ConfigError`` where it is none."""
@@ -99,7 +104,7 @@ def point_of(run: MeasuredRun, silent: Silent) -> Point:
 def _check_stated(run: MeasuredRun, names: Sequence[str]) -> None:
     missing = [name for name in names if not run[name]]
     if missing:
-        raise ValueError(f"{', '.join(missing)} not stated")
+        raise ValueError(f"{', '.join(map(run.name, missing))} not stated")
 
 
 def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
@@ -213,7 +218,9 @@ def _predict_batch(points: list[Point]) -> list[Prediction]:
 def _plan(first: Point, rows: list[TableRow]) -> Plan:
     """Return the plan over rows of a machine and the values of its fields: one axis, along which all move together."""
     machines = list(dict.fromkeys(machine for machine, _ in rows))
-    names = {machine: f"{machine.reference} {number}" for number, machine in enumerate(machines)}
+    alone = len(machines) == 1
+    names = {machine: machine.reference if alone else f"{machine.reference} {number}"
+             for number, machine in enumerate(machines)}  # fmt: skip
     values = dict(zip(first.fields, zip(*(row for _, row in rows), strict=True), strict=True))
     # A table of one row: what breaks a rule is then a point that does, not a study that is wrong.
     plan = make_plan(_study(first.machine, {"zip": [dict(first.fields)]}, "runs"))
@@ -221,6 +228,18 @@ def _plan(first: Point, rows: list[TableRow]) -> Plan:
     axis = Axis({HARDWARE: tuple(names[machine] for machine, _ in rows), **values})
     fixed = {name: value for name, value in plan.grid.fixed.items() if name not in values}
     return replace(plan, grid=replace(plan.grid, profiles=profiles, fixed=fixed, axes=(axis,)))
+
+
+def _reason_alone(point: Point, reasons: Sequence[str]) -> str:
+    """Return which rules a point of a table breaks: as its own study says it, with its values and its machine's name.
+
+    A table's rules (``reasons``) are about all of its points and machines.
+    """
+    try:
+        make_plan(point.study())
+    except CompcommError as error:
+        return _words(error)
+    return "; ".join(reasons)
 
 
 class _Answers:
@@ -251,7 +270,7 @@ class _Answers:
         run = point.run
         reasons = [reason for reason, broken in self.broken if broken[at]]
         if reasons or not np.isfinite(self.step_s[at]):
-            return Prediction(run, point, reason="; ".join(reasons) or "the step is no finite number")
+            return Prediction(run, point, reason=_reason_alone(point, reasons) or "the step is no finite number")
         try:
             _check_stated(run, MEASURED)
             measured = step_seconds(run, self.step.work, at)

@@ -45,7 +45,7 @@ def _lower(match: re.Match[str]) -> Value:
     return match[0].lower()
 
 
-ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
+ON_OFF = ((r"^(yes|on|true)\b|^1$", "on"), (r"^(no|off|false)\b|^0$", "off"), (r"^n/a", NOTHING))
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 # Checkpoints stop early since torch 2.1: it, and what came with it; not a run that says an older one.
 MODERN_TORCH = ("software_other", r"^(?!.*torch (1\.|2\.0)).*(torch 2\.[1-9]|torch\.compile|compiled autograd|eager)")
@@ -202,8 +202,41 @@ def read_software(run: MeasuredRun, silent: Silent) -> dict[str, Value]:
     return said
 
 
+def field_word(name: str, text: str) -> Value | None:
+    """Return the word of a field that a text is, None where the field has none, or there is no such field.
+
+    >>> field_word("recompute", "mlp+core_attn"), field_word("recompute", "ful"), field_word("zero_stage", "3")
+    ('core_attn+mlp', None, None)
+    """
+    if name not in FIELDS or not FIELDS[name].words:
+        return None
+    try:
+        return FIELDS[name].parse(text.lower())
+    except ValueError:
+        return None
+
+
+def understands(column: str, text: str) -> bool:
+    """Return whether a word of a column is known to say something, or nothing; a pattern of all words does not count.
+
+    >>> understands("precision", "FP8-CS"), understands("precision", "bf15"), understands("cuda_graph", "ful")
+    (True, False, False)
+    """
+    if field_word(column, text) is not None:
+        return True
+    readings = (reading for reading in READINGS if reading.column == column)
+    patterns = (pattern for reading in readings for pattern, _ in reading.meanings)
+    return any(pattern and re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+
+
 def _meaning(reading: Reading, text: str) -> Value | None:
-    """Return what a text means by the first pattern that it has, None where it has none."""
+    """Return what a text means: a word of the field that its column is named after, or by the first pattern it has.
+
+    None where it has none.
+    """
+    word = field_word(reading.field, text) if reading.column == reading.field else None
+    if word is not None:
+        return word
     for pattern, meaning in reading.meanings:
         match = re.search(pattern, text, re.IGNORECASE)
         if match:

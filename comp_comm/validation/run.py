@@ -15,9 +15,11 @@ from comp_comm.validation.peaks import kind_of_peak
 from comp_comm.validation.predict import Prediction, predict
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.summary import arch_of, error_record, is_complete, summary
-from comp_comm.validation.table import MeasuredRun, read_runs
+from comp_comm.validation.table import MeasuredRun, is_shipped, read_runs
+from comp_comm.validation.words import check_words
 
 WORST = 12
+NAMED = 5  # runs without a prediction, whose reasons are said one by one
 SHARES = 3  # of the step that are named for a row
 
 
@@ -27,6 +29,7 @@ class Validation:
 
     predictions: list[Prediction]
     silent: Silent = field(default_factory=Silent)
+    filtered: dict[str, str] = field(default_factory=dict)  # runs that were not asked for, and what leaves each out
 
     @cached_property
     def counted(self) -> list[Prediction]:
@@ -70,7 +73,10 @@ class Validation:
         excluded = [one for one in self.predictions if one.run["excluded"]]
         said = []
         if left:
-            said.append(f"{len(left)} of {len(self.predictions)} runs could not be predicted (reasons: --format json)")
+            what = f"{len(left)} of {len(self.predictions)} runs could not be predicted"
+            if len(left) > NAMED:
+                what += f" (reasons: --format json; the first: {left[0].problem})"
+            said += [what] if len(left) > NAMED else [f"{what}: {one.problem}" for one in left]
         if excluded:
             said.append(f"{len(excluded)} runs are left out of the errors, as their source is wrong or says too little")
         assumed = sum(bool(one.point and one.point.assumed) for one in self.counted)
@@ -85,6 +91,8 @@ class Validation:
     def one(self, run_id: str) -> Prediction:
         """Return a run's prediction. Raises ``ConfigError`` for an unknown run."""
         known = {one.run.run_id: one for one in self.predictions}
+        if run_id in self.filtered:
+            raise ConfigError(f"the run '{run_id}' is left out by {self.filtered[run_id]}")
         if run_id not in known:
             raise ConfigError(f"there is no run '{run_id}'{nearest(run_id, known)} ({one_of(list(known), 8)})")
         return known[run_id]
@@ -101,12 +109,19 @@ def validate(
     for.
     """
     runs = read_runs(path)
+    if not is_shipped(path):
+        check_words(runs)
+    filtered: dict[str, str] = {}
     for column, asked in (("gpu", gpus), ("group", groups)):
-        runs = _chosen(runs, column, asked)
+        chosen = _chosen(runs, column, asked)
+        kept, flags = {run.run_id for run in chosen}, " ".join(f"--{column} {word}" for word in asked)
+        filtered |= {run.run_id: f"{flags}: its {run.name(column)} is '{run[column]}'" for run in runs
+                     if run.run_id not in kept}  # fmt: skip
+        runs = chosen
     if hardware:
         load_profile(hardware)
     silent = Silent()
-    return Validation(predict(runs, silent, hardware), silent)
+    return Validation(predict(runs, silent, hardware), silent, filtered)
 
 
 def _chosen(runs: list[MeasuredRun], column: str, asked: Sequence[str]) -> list[MeasuredRun]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from comp_comm.calibration.measurements import Log
+from comp_comm.calibration.measurements import CollectiveRow, Log
 from comp_comm.calibration.readers import (
     comms_logger,
     gemm_bench,
@@ -35,6 +36,33 @@ class Kind:
     name: str
     line: int
     header: tuple[str, ...] = ()
+
+
+def read_logs(
+    paths: Sequence[str],
+    only: Mapping[str, Sequence[str]] | None = None,
+    collective: str = "",
+    devices: int = 0,
+    per_node: int = 0,
+) -> list[Log]:
+    """Return the measurements of several files, each as `read_log` does.
+
+    Raises ``ConfigError`` also where one is named twice (its rows would count twice), and where every log says itself
+    which collective it is of, and none is of the one that is said of them.
+    """
+    seen: dict[str, str] = {}
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in seen:
+            what = "is given twice" if seen[place] == path else f"is the same file as {seen[place]}"
+            raise refuse(path, f"{what}: its rows would count twice")
+        seen[place] = path
+    logs = [read_log(path, only, collective, devices, per_node) for path in paths]
+    kinds = sorted({row.kind for log in logs for row in log.rows if isinstance(row, CollectiveRow)})
+    if collective and collective not in kinds:
+        what = f"the logs say themselves that they are of {', '.join(kinds)}" if kinds else "no log has collectives"
+        raise ConfigError(f"--collective {collective}: {what}; leave it out")
+    return logs
 
 
 def read_log(
@@ -143,4 +171,4 @@ def _unknown(path: str, shown: Sequence[tuple[int, str]]) -> ConfigError:
     return refuse(path, f"is of no known kind; {KINDS}")
 
 
-__all__ = ["is_json", "kind_of", "lines_from", "read_log"]
+__all__ = ["is_json", "kind_of", "lines_from", "read_log", "read_logs"]

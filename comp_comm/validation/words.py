@@ -1,0 +1,36 @@
+"""Words of a table of one's own: columns of which each word is known, and a wrong one refused.
+
+What the shipped tables say of software is as loose as their sources; a word there that nothing is known of leaves a
+default, and is told. Whoever writes a table for this program means what it says: a slip would be a default unawares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.fields import FIELDS
+from comp_comm.validation.readings import understands
+from comp_comm.validation.table import SOFTWARE, MeasuredRun
+
+YES, FLAG = ("yes", "no"), ("1", "0")
+# Columns of plain words that are named after no field, and those; what else their readings know is understood, too.
+PLAIN = {
+    "sequence_parallel": FLAG, "gated_mlp": FLAG, "zero_stage": ("0", "1", "2", "3", "ddp", "dist-opt", "fsdp", "hsdp"),
+    "dp_overlap": YES, "p2p_overlap": YES, "permute_fusion": YES, "force_balance": YES,
+}  # fmt: skip
+ALLOWED = {name: FIELDS[name].words for name in SOFTWARE if name in FIELDS and FIELDS[name].words} | PLAIN
+
+
+def check_words(runs: Iterable[MeasuredRun]) -> None:
+    """Raise ``ConfigError`` with every word that is not understood: its line, column, and what is allowed."""
+    problems = Problems()
+    for run in runs:
+        for column, allowed in ALLOWED.items():
+            text = run[column]
+            if text and text.lower() not in allowed and not understands(column, text):
+                words = (
+                    f"'{text}' is not understood{nearest(text, allowed)} ({one_of(allowed, 12)}); empty is the default"
+                )
+                problems.add(run.problem(column, words))
+    problems.raise_if_any()
