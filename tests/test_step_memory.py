@@ -483,7 +483,7 @@ def test_allocated_reserved_and_what_nvidia_smi_shows():
     row = rows_of({"hardware": "h100-sxm", "set": point}, columns=names)[0]
     total, allocated, reserved, shown = (row[name] for name in names)
     assert total - allocated == pytest.approx(1.5)
-    assert allocated < reserved < 1.06 * allocated
+    assert allocated < reserved < 1.12 * allocated
     assert shown == pytest.approx(1024 * (reserved + 1.5))
     room = DEVICE / GIB - allocated - 0.001  # hardly any: nothing is held unused
     full = {**point, "micro_batch": 1, "framework_gib": room}
@@ -532,7 +532,7 @@ def test_flat_gradients_of_deepspeed_for_a_step(zero):
     more = max(flat - usual["activations"], 0)
     assert theirs["allocated"] - usual["allocated"] == pytest.approx(more, abs=4)
     # The allocator's blocks of activations do not hold them: what is reserved grows by all.
-    assert theirs["reserved"] - usual["reserved"] == pytest.approx(1.05 * flat, abs=8)
+    assert theirs["reserved"] - usual["reserved"] == pytest.approx(1.115 * flat, abs=8)
 
 
 def test_gradients_of_deepspeed_that_are_added_up_in_32_bit_are_beside_those_of_16():
