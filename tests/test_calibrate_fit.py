@@ -102,6 +102,7 @@ def test_a_number_needed_but_not_known_has_no_factor():
     assert [row["number"] for row in number_rows(found) if row["within"] is None] == [key]
 
 
+@pytest.mark.slow
 def test_two_rows_are_too_few():
     profile = load_profile("h100-sxm")
     _, found = fitted(timed(gemms(2), profile), profile)

@@ -529,6 +529,20 @@ def test_ctrl_c_keeps_the_rows_that_are_done_apart_from_a_whole_answer(study, tm
     assert all(json.loads(line)["feasible"] in (True, False) for line in kept[:: len(kept) // 100])
 
 
+@pytest.mark.skipif(os.name != "posix", reason="it sends itself a signal of POSIX")
+def test_ctrl_c_that_meets_code_made_from_text_has_the_usual_exit_code(tmp_path):
+    """As where a dataclass is made at that moment: CPython would end `python -m` by the signal."""
+    text = """
+from comp_comm.cli import main
+text = "import os, signal; os.kill(os.getpid(), signal.SIGINT)" + chr(10) + "for _ in range(100): pass"
+main.cli.main = lambda **_: exec(text)
+main.main()
+"""
+    (tmp_path / "interrupted.py").write_text(text)
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_ranking_gives_the_best_so_far(study):
     text = LONG.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"

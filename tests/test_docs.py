@@ -311,6 +311,7 @@ def test_accuracy_in_words():
     assert f"and {int(later[1]) + int(unseen[1])} that were found when the model was made" in pages["README"]
 
 
+@pytest.mark.slow
 def test_trends_in_words(capsys):
     """The summary and the forecast in words repeat the tables of the same page."""
     page = (DOCS / "trends.md").read_text(encoding="utf-8")

@@ -130,7 +130,8 @@ DEGREES = ("tp", "cp", "pp", "ep", "dp")
 
 
 @pytest.mark.parametrize("more", [
-    (), ("--per", "tp"), ("--objective", "memory"), ("--per", "zero,pp"), ("--pp", "8", "--cp", "1", "--tp", "2,4"),
+    (), *(pytest.param(more, marks=pytest.mark.slow) for more in (
+        ("--per", "tp"), ("--objective", "memory"), ("--pp", "8", "--cp", "1", "--tp", "2,4"))), ("--per", "zero,pp"),
 ])  # fmt: skip
 def test_the_best_is_compared_with_the_next_of_other_degrees(more, compcomm):
     """It is found among all layouts, whatever is shown: here it is looked for in a list of all by hand."""

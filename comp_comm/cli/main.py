@@ -118,6 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
             stream.reconfigure(errors="backslashreplace")
     code = run(arguments)
+    if code == 130:
+        # CPython remembers a Ctrl-C that met code made from text (the methods of a dataclass), caught or not, and ends
+        # `python -m` by the signal, whatever the code; it forgets with the next such code that comes to its end.
+        exec("")
     gc.freeze()  # Python looks for circles once more at its end: in what goes away with it anyway
     sys.exit(code)
 
