@@ -227,6 +227,7 @@ def test_runs_that_are_all_left_out_are_said_to_be(compcomm):
     assert f"runs.csv:{mine[0].line}: {mine[0]['excluded']}" in err
 
 
+@pytest.mark.slow
 def test_a_run_that_a_filter_leaves_out_is_not_unknown(compcomm):
     (run,) = (one for one in read_runs() if one.run_id == "r0032")
     code, _, err = compcomm("validate", "--explain", "r0032", "--gpu", "b200")
