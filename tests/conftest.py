@@ -6,6 +6,7 @@ Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` o
 from __future__ import annotations
 
 import gc
+import json
 import signal
 
 import pytest
@@ -39,6 +40,19 @@ def compcomm(capsys):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write a log, of text, of bytes or of what JSON holds; return its path."""
+
+    def write(content, name="run.log"):
+        path = tmp_path / name
+        text = content if isinstance(content, (str, bytes)) else json.dumps(content)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write
 
 
 @pytest.hookimpl(tryfirst=True)

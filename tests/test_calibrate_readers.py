@@ -31,16 +31,6 @@ NCCL = """\
 GEMMS = "m,n,k,time_us\n64,128,256,10\n128,128,128,20\n"
 
 
-@pytest.fixture
-def log(tmp_path):
-    def write(content, name="log.txt"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return write
-
-
 def prefixed(text, prefix):
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 

@@ -17,16 +17,6 @@ needs_inputs = pytest.mark.skipif(not INPUTS.is_dir(), reason="the inputs of the
 MIB = 2**20
 
 
-@pytest.fixture
-def log(tmp_path):
-    def write(content, name="run.log"):
-        path = tmp_path / name
-        path.write_text(content)
-        return str(path)
-
-    return write
-
-
 def places(found):
     """Return how many rows there are of each collective, number of devices, and devices of a host."""
     counts = {}

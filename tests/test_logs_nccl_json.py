@@ -14,16 +14,6 @@ from comp_comm.errors import ConfigError
 SIZES = [2**power for power in range(20, 31)]
 
 
-@pytest.fixture
-def log(tmp_path):
-    def write(content, name="run.json"):
-        path = tmp_path / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return str(path)
-
-    return write
-
-
 def measured(kind, devices, **more):
     """Return size, count, number format, time and bandwidths of each row of a table."""
     return [line.split()[:3] + line.split()[5:8] for line in table(kind, devices, **more) if line.split()[0].isdigit()]

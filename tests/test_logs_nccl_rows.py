@@ -12,16 +12,6 @@ from comp_comm.calibration.readers import read_log
 from comp_comm.errors import ConfigError
 
 
-@pytest.fixture
-def log(tmp_path):
-    def write(content, name="run.log"):
-        path = tmp_path / name
-        path.write_text(content)
-        return str(path)
-
-    return write
-
-
 def broken(line, after, message="node-0:12:34 [0] NCCL INFO AllReduce: opCount 0 count 16 datatype 7 op 0 root 0"):
     """Return a row as it stands where the library wrote its messages before the collective had ended."""
     return [line[:after] + message, message, line[after:]]

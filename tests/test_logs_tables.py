@@ -19,16 +19,6 @@ needs_inputs = pytest.mark.skipif(not INPUTS.is_dir(), reason="the inputs of the
 MIB = 2**20
 
 
-@pytest.fixture
-def log(tmp_path):
-    def write(content, name="table.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return write
-
-
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
