@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from comp_comm.configs.catalogue import STDIN, STDIN_SHOWN
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
@@ -36,6 +37,6 @@ def check_kind(wanted: str, document: Document) -> None:
     kind = kind_of(document.data)
     if kind in (None, wanted):
         return
-    file = "-" if document.file == "standard input" else document.file
+    file = STDIN if document.file == STDIN_SHOWN else document.file
     how = HOW[str(kind)].format(file=file)
     raise ConfigError([Problem(f"is {WHAT[str(kind)]}, not {WHAT[wanted]}: {how}", file=document.file)])

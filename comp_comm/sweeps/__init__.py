@@ -7,7 +7,7 @@ Read in the order of a sweep (`docs/architecture.md` has it in prose):
 ``plan_notes``, ``no_effect``       what a reader of its answers should know
 ``grid``, ``nouns``, ``machines``   its axes as arrays, and the scenario of any part of them
 ``blocks``                          how a grid is cut
-``sharing``                         what many rows of a table have in common, evaluated once
+``shared_parts``                    what many rows of a table have in common, evaluated once
 ``engine``, ``ranking``             rows block by block: all, or the best
 ``result``, ``stream``, ``meta``    rows as a value, or on their way out; what an answer says of itself
 ``parallel``, ``executors``         the same by many workers

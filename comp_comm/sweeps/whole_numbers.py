@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from comp_comm.costmodels.layout_space import divisors
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Array, Mask, WholeArray, to_float, unwarned
 from comp_comm.structs import struct
@@ -59,18 +60,13 @@ def _candidates(field: str, solved: float, numbers: Mapping[str, float]) -> list
     found = {math.floor(solved) + i for i in range(-NEAR, NEAR + 2)}
     if field in DEGREES:
         for number in {given[name] for name in DIVIDED if name in given}:
-            found |= _divisors(number)
+            found |= set(divisors(number).tolist())
     else:
         factors = [given.get("tp", 1), given.get("cp", 1), given.get("heads", 1) if field == "hidden" else 1, 2]
         for parts in itertools.product(*((1, factor) for factor in factors)):
             for step in (math.lcm(*parts), math.prod(parts)):  # of 8 by TP, of what CP leaves: 32 of both
                 found |= {math.floor(solved / step) * step + i * step for i in (0, 1)}
     return sorted(number for number in found if 1 <= number <= FIELDS[field].high)
-
-
-def _divisors(number: int) -> set[int]:
-    small = {i for i in range(1, math.isqrt(number) + 1) if number % i == 0}
-    return small | {number // i for i in small}
 
 
 def _tables(listed: Sequence[Sequence[int]]) -> list[tuple[WholeArray, Array]]:

@@ -8,10 +8,7 @@ from typing import NamedTuple
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.layer_times import LayerTimes
-from comp_comm.costmodels.records import (
-    OperationRecord,
-    TierRecord,
-)  # fmt: skip
+from comp_comm.costmodels.records import OperationRecord, TierRecord
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.kind import LayerKind

@@ -2,7 +2,7 @@
 
 A step has several moments at which memory may be fullest. Below ZeRO 3 it is the beginning of the backward pass, when
 all activations are there; under ZeRO 3, where weights are gathered and gradients scattered a layer at a time, it may
-also be the middle or the end of that pass (`Zero3Peak`).
+also be the middle or the end of that pass (`FsdpMoments`).
 """
 
 from __future__ import annotations
