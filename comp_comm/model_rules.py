@@ -78,7 +78,7 @@ class _Pattern(NamedTuple):
 def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return the rules of a model whose layers are listed."""
     p = _Pattern(given, t)
-    return [*_listed_rules(p, t), *_mixer_rules(p, t)]
+    return [*_listed_rules(p, t), *_beside_rules(p, t), *_mixer_rules(p, t)]
 
 
 def _listed_rules(p: _Pattern, t: Transformer) -> list[Violation]:
@@ -133,6 +133,12 @@ def _listed_rules(p: _Pattern, t: Transformer) -> list[Violation]:
             "shared_blocks",
             "layer_pattern",
         ),
+    ]
+
+
+def _beside_rules(p: _Pattern, t: Transformer) -> list[Violation]:
+    """Return the rules of fields that mean nothing beside a list of layers, or beside one without their blocks."""
+    return [
         *(
             rule(
                 p.stated(name) & p.nowhere("Z"),

@@ -6,6 +6,20 @@ STEP = ("explain", "llama-step")
 SOLVE = ("solve", "llama-step", "--for", "network")
 
 
+@pytest.fixture
+def refused(compcomm, tmp_path, monkeypatch):
+    """Run a command in an empty directory; check that it is refused in some words, and writes nothing."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(arguments, said):
+        code, out, err = compcomm(*arguments)
+        assert (code, out) == (2, "")
+        assert said in err
+        assert list(tmp_path.iterdir()) == []
+
+    return check
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     ((*STEP, "--tp", "4", "--tp", "8"), "--tp is given twice: 4 and 8; several values: --tp 4,8"),
     ((*STEP, "--tp=4", "--tp", "4"), "--tp is given twice: 4 and 4; once is enough"),
@@ -23,12 +37,8 @@ SOLVE = ("solve", "llama-step", "--for", "network")
     (("edge", "--tp", "4", "--tp", "8"), "--tp is given twice: 4 and 8; it takes one"),
     (("hardware", "list", "--format", "csv", "--format", "json"), "--format is given twice: csv and json"),
 ])  # fmt: skip
-def test_a_flag_of_one_value_is_given_once(arguments, said, compcomm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = compcomm(*arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert list(tmp_path.iterdir()) == []
+def test_a_flag_of_one_value_is_given_once(arguments, said, refused):
+    refused(arguments, said)
 
 
 def test_switches_and_flags_that_may_be_repeated_are_taken_as_often_as_they_come(compcomm):
@@ -46,12 +56,8 @@ def test_switches_and_flags_that_may_be_repeated_are_taken_as_often_as_they_come
     (("sweep", "future", "--plot", "x.svg", "-o", "x.svg", "--format", "csv"), "are one file"),
     (("search", "llama-search", "--plot", "x.svg", "-o", "x.svg", "--format", "csv"), "are one file"),
 ])  # fmt: skip
-def test_two_answers_do_not_go_into_one_file(arguments, said, compcomm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = compcomm(*arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert list(tmp_path.iterdir()) == []
+def test_two_answers_do_not_go_into_one_file(arguments, said, refused):
+    refused(arguments, said)
 
 
 def test_a_link_to_another_output_is_the_same_file(compcomm, tmp_path):

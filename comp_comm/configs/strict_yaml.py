@@ -50,7 +50,7 @@ class Document:
     def problem(self, path: Path, message: str) -> Problem:
         """Return a problem at ``path``, with the line of the nearest key that has one."""
         if self.file.startswith("--"):  # a flag: it names its key itself, but no key within that
-            return Problem(message, key=dotted(path[1:]) if isinstance(path[-1], str) else "", file=self.file)
+            return Problem(message, key=dotted(path[1:]) if path and isinstance(path[-1], str) else "", file=self.file)
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         return Problem(message, key=dotted(path), file=self.file, line=line)
 

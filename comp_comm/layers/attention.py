@@ -102,7 +102,13 @@ class SelfAttention(Block):
         keys = minimum(c.t.window, seq) if self.windowed else seq
         with_statistics = 1.0 + c.norm_saved / c.formats.activation
         norm_inputs = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, with_statistics)
-        saved = projected(c) + saved_gathered_keys(c, c.tokens) + norm_inputs + gate_bytes(c) + _kept_whole(c)
+        saved = (
+            projected(c)
+            + saved_gathered_keys(c, c.tokens)
+            + norm_inputs
+            + gate_bytes(c)
+            + kept_whole(c, (c.heads + c.kv_heads) * c.key_dim)
+        )
         return [SavedActivations("attention", saved), SavedActivations("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -271,12 +277,15 @@ def projected(c: Context) -> Array:
     return where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
 
 
-def _kept_whole(c: Context) -> Array:
-    """Return the bytes kept beside of the product that Q, K and V are parts of, and of attention's output in order."""
+def kept_whole(c: Context, numbers: Numeric) -> Array:
+    """Return the bytes kept beside of a product that Q, K and V are parts of, and of attention's output in order.
+
+    ``numbers`` are those of a token, of the product, that are in no part of it that is kept.
+    """
     output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
     if not any_of(output + product):
         return to_float(0.0)
-    return product * normalised(c) + output * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
+    return to_float(c.formats.activation * c.tokens * (product * numbers + output * c.heads * c.t.v_head_dim))
 
 
 def normalised(c: Context) -> Array:

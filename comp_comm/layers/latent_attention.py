@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
-from comp_comm.kernel_choices import QkvKept
-from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
+from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, kept_whole, projected, rotary
 from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, TpReplicated, at_least_one
 from comp_comm.layers.context_parallel import saved_gathered_keys
 from comp_comm.layers.module import Module
@@ -137,7 +136,8 @@ class LatentAttention(SelfAttention):
         )
         latents = to_float(c.kept_input_tokens * sizes)
         _, scores = super().saved_activations(c)
-        kept = projected(c) + _kept_whole(c) + saved_gathered_keys(c, c.tokens) + latents + gate_bytes(c)
+        whole = kept_whole(c, c.heads * c.t.head_dim)  # keys without their rotary part: values are a view beside them
+        kept = projected(c) + whole + saved_gathered_keys(c, c.tokens) + latents + gate_bytes(c)
         return [SavedActivations("attention", kept), scores]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -157,16 +157,6 @@ class LatentAttention(SelfAttention):
         latent = to_float(c.t.kv_lora_rank) + c.t.rope_head_dim
         attended = super().cache(c, length).attended
         return Cache(latent, latent, attended, 2.0 * to_float(c.t.heads) * (latent + c.t.kv_lora_rank))
-
-
-def _kept_whole(c: Context) -> Array:
-    """Return the bytes of keys without their rotary part, where values are a view of what both are projected to, and of
-    attention's output in order."""
-    output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
-    if not any_of(output + product):
-        return to_float(0.0)
-    width = product * c.t.head_dim + output * c.t.v_head_dim
-    return to_float(c.formats.activation * c.tokens * c.heads * width)
 
 
 def _all_gates(c: Context) -> Array:
