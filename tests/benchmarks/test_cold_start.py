@@ -9,7 +9,7 @@ import sys
 import pytest
 
 COMMAND = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
-IMPORTS = [sys.executable, "-c", "import numpy, yaml, click, tabulate"]
+IMPORTS = [sys.executable, "-c", "import numpy, yaml, click"]
 RUNS = {
     "help": (["--help"], 0.4),
     "help of a command": (["search", "--help"], 1.5),
@@ -39,7 +39,7 @@ def test_cold_start(name, pytestconfig):
 
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
-    (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
+    (["--help"], {"numpy", "yaml", "comp_comm.fields"}),
     (["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib", "comp_comm.searches", "comp_comm.trends",
                                  "comp_comm.validation", "comp_comm.reproduce", "comp_comm.calibration",
                                  "comp_comm.configs.importers", "comp_comm.configs.exporters",
