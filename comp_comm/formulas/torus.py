@@ -52,9 +52,10 @@ def torus_axes(members: Numeric, stride: Numeric, side: Numeric, axes: Numeric) 
     (1.0, 1.0, 0.0)
     """
     log_side = np.log(to_float(side))
-    last = np.floor(np.log(to_float(members) * stride) / log_side + _NEARLY)
-    first = np.ceil(np.log(to_float(stride)) / log_side - _NEARLY)
-    return maximum(minimum(last, axes) - minimum(first, axes), 0.0)
+    apart, most = to_float(stride), to_float(axes)
+    last = np.floor(np.log(to_float(members) * apart) / log_side + _NEARLY)
+    first = np.ceil(np.log(apart) / log_side - _NEARLY)
+    return maximum(minimum(last, most) - minimum(first, most), 0.0)
 
 
 def torus_hops(members: Numeric, axes: Numeric) -> Array:
