@@ -63,6 +63,7 @@ EXAMPLES = (
 # Commands that multiply large matrices. For the others the threads that OpenBLAS starts as NumPy is imported are of no
 # use, and a fifth of that import on two cores.
 MULTIPLIES = ("calibrate", "measure", "validate")
+THREADS = "OPENBLAS_NUM_THREADS"
 
 # New objects before the collector looks for circles (of Python's 700): start and tables make many objects, and hardly
 # a circle, so that looking as often as that is a tenth of a short command.
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     gc.set_threshold(OBJECTS)
     if not set(MULTIPLIES).intersection(sys.argv[1:2] if arguments is None else arguments[:1]):
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ.setdefault(THREADS, "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
             stream.reconfigure(errors="backslashreplace")
