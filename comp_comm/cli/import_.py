@@ -47,7 +47,7 @@ def command(
     said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
-    output.check_writable(path)
+    output.check_ending("-o", path, "a study is YAML", catalogue.SUFFIXES)
     given = _given(overrides)
     content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
     imported = import_text(text_of(content, shown), shown, given, model or "", recipe)

@@ -11,7 +11,7 @@ from comp_comm.cli import help_text, options, prices, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.exporters import FORMATS
+from comp_comm.configs.exporters import ENDINGS, FORMATS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
@@ -165,7 +165,7 @@ def _format(asked: Asked, form: str | None, path: str | None) -> str:
     if shown:
         raise ConfigError(f"--emit writes the best layout, and nothing else: leave --{' and --'.join(shown)} out")
     catalogue.FILES_READ.clear()
-    output.check_writable(path)
+    output.check_ending("-o", path, f"--emit {asked['emit']} writes another kind of file", ENDINGS[asked["emit"]])
     return ""
 
 
