@@ -236,7 +236,10 @@ def _searched(case: Case, cost: Prices, asked: Asked, share: Share, keeper: Keep
     aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], cost), asked["headroom"])
     space = make_space(case.study, case.gpus)
     per = asked["crossover"].fields if asked["crossover"] else asked["per"]
-    check_per(space, per)
+    if asked["crossover"]:
+        asked["crossover"].check(space, cost)
+    else:
+        check_per(space, per)
     space = space.grouped(tuple(dict.fromkeys((*per, *(degree_fields(space) if asked["compared"] else ())))))
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
