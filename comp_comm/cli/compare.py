@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from comp_comm.cli import completion, help_text, options
-from comp_comm.configs.overrides import override_key
+from comp_comm.configs.overrides import Override, parse_override
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.records import Record
 from comp_comm.report import output
@@ -49,7 +49,8 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
                                click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    left, right = (_study(reference, overrides, [f"{flag} {text}" for text in own]) for reference, flag, own
+    both = [parse_override(text) for text in overrides]
+    left, right = (_study(reference, both, [parse_override(text, flag) for text in own]) for reference, flag, own
                    in ((a, "--set-a", given["set_a"]), (b or a, "--set-b", given["set_b"])))  # fmt: skip
     steps = [point_of(study)[1] for study in (left, right)]
     rows, changed = compared(*steps), differing_fields(left, right)
@@ -90,10 +91,10 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
     return code
 
 
-def _study(reference: str | None, both: Sequence[str], own: Sequence[str]) -> Study:
+def _study(reference: str | None, both: Sequence[Override], own: Sequence[Override]) -> Study:
     """Return a side's study: what is its own takes the place of what is said for both."""
-    keys = {override_key(text) for text in own}
-    overrides = (*(text for text in both if override_key(text) not in keys), *own)
+    keys = {each.key for each in own}
+    overrides = (*(each for each in both if each.key not in keys), *own)
     return load_study(reference, overrides) if reference else study_from({}, overrides=overrides)
 
 

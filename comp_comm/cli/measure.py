@@ -53,12 +53,12 @@ OF_COLLECTIVES = ("library", "busy")
 @click.option("--seconds", type=click.FloatRange(min=0.0, max=60.0), default=0.1, show_default=True,
               help="For each shape, beyond five calls.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing of single shapes.")
-@click.pass_context
-def command(ctx: click.Context, path: str, collectives: bool, quiet: bool, **given: Any) -> int:
+def command(path: str, collectives: bool, quiet: bool, **given: Any) -> int:
     """Time GEMMs, element-wise kernels, attention or collectives here, and write the tables that calibrate reads.
 
     NumPy times the CPU out of the box, in fp32, without attention (it has no fused kernel). Close what else runs.
     """
+    ctx = click.get_current_context()
     said = [each for each in ctx.command.params if ctx.get_parameter_source(str(each.name)) is COMMAND_LINE]
     _check({str(each.name): flag_of(each) for each in said}, collectives, given)
     output.check_folder(path)

@@ -12,6 +12,7 @@ from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters import ENDINGS, FORMATS
+from comp_comm.configs.overrides import parse_override
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
@@ -171,7 +172,7 @@ def _format(asked: Asked, form: str | None, path: str | None) -> str:
 
 def _machine(flags: list[str], overrides: tuple[str, ...], case: Case) -> str:
     """Return what the one device of a search is called where it was given: a name, or a path."""
-    of_set = [text.partition("=")[2].strip() for text in overrides if text.partition("=")[0].strip() == "hardware"]
+    of_set = [each.value.strip() for each in map(parse_override, overrides) if each.key == "hardware"]
     of_study = case.study.document.data.get("hardware")
     known = [*flags, *of_set, *([of_study] if isinstance(of_study, str) else []), str(case.place["hardware"])]
     return known[0]

@@ -66,17 +66,13 @@ def number_columns(space: SearchSpace, prices: Prices) -> list[str]:
     """Return the columns of `rows_of` that are numbers of a layout, before any is evaluated."""
     model, layouts = model_and_layouts(space)
     run = space.plan.grid.fixed.get("tokens")
+    derived = (name for name in model.derived if name in layouts.layout_columns)
     moving = (name for axis in space.plan.grid.axes for name in axis.values)
-    fields = (
-        "global_batch",
-        *(name for name in model.derived if name in layouts.layout_columns),
-        *space.choices,
-        *moving,
-    )
-    numbers = dict.fromkeys(name for name in fields if name in FIELDS and FIELDS[name].kind in ("int", "float"))
-    known = dict.fromkeys((*layouts.result_columns, *(RUN if run is not None else ())))
+    fields = ("global_batch", *derived, *space.choices, *moving)
+    numbers = {name: 0 for name in fields if name in FIELDS and FIELDS[name].kind in ("int", "float")}
     any_step = {"step_s": 1.0, "gpus": 1.0, "tokens_per_s": 1.0}
-    return [*_ordered(numbers, layouts), *known, *priced(prices, any_step, run)]
+    of_run = RUN if run is not None else ()
+    return [*_ordered(numbers, layouts), *layouts.result_columns, *of_run, *priced(prices, any_step, run)]
 
 
 def _ordered(known: Mapping[str, Value], layouts: LayoutSpace) -> Row:
