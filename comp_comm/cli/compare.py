@@ -21,11 +21,13 @@ from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
                "compcomm compare llama-step --set-b hardware=b200 | "
-               "compcomm compare --set model=llama-2-7b --set hardware=h100 --set gpus=64 --set global_batch=1024 "
+               "compcomm compare --model llama-2-7b --hardware h100 --set gpus=64 --set global_batch=1024 "
                "--set-b optimizer=muon | "
                "compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
 @click.argument("a", required=False, shell_complete=completion.names("study"))
 @click.argument("b", required=False, shell_complete=completion.names("study"))
+@options.model_option
+@click.option("--hardware", metavar="NAME|FILE", help="Hardware profile.", shell_complete=completion.names("hardware"))
 @options.set_option
 @click.option("--set-a", multiple=True, metavar="KEY=VALUE",
               help="As --set, for the first only, in place of --set. May be repeated.",
@@ -35,21 +37,21 @@ from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
               shell_complete=completion.settings)  # fmt: skip
 @options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
-def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None,
-            picture: str | None, **given: tuple[str, ...]) -> int:  # fmt: skip
+def command(a: str | None, b: str | None, model: str | None, hardware: str | None, overrides: tuple[str, ...],
+            path: str | None, form: str | None, picture: str | None, **given: tuple[str, ...]) -> int:  # fmt: skip
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
-    B may be left out: it is A with other values (--set-b). A may be, too: both are then what --set says. The sides are
-    named by the fields in which they differ.
+    B may be left out: it is A with other values (--set-b). A may be, too: both are then what flags and --set say. The
+    sides are named by the fields in which they differ.
     """
     form = options.prepare(form, path)
     in_file = options.check_picture(picture, form)
-    if a is None and not overrides:
-        raise click.UsageError("A is missing: a study, or --set model=llama-3-8b --set hardware=h100 --set gpus=64",
+    both = [*map(parse_override, overrides), *options.given_flags(model=model), *options.hardware_override(hardware)]
+    if a is None and not both:
+        raise click.UsageError("A is missing: a study, or --model llama-3-8b --hardware h100 --set gpus=64",
                                click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    both = [parse_override(text) for text in overrides]
     left, right = (_study(reference, both, [parse_override(text, flag) for text in own]) for reference, flag, own
                    in ((a, "--set-a", given["set_a"]), (b or a, "--set-b", given["set_b"])))  # fmt: skip
     steps = [point_of(study)[1] for study in (left, right)]

@@ -88,6 +88,12 @@ def field_options(names: Iterable[str]) -> Callable[[Command], Command]:
     return add
 
 
+def model_option(command: Command) -> Command:
+    """Add ``--model`` to a command."""
+    said = "A model; its dimensions may be changed by other flags."
+    return click.option("--model", metavar="NAME|FILE", help=said, shell_complete=completion.names("model"))(command)
+
+
 def point_options(command: Command, fields: Iterable[str] = default_model().fields) -> Command:
     """Add a study and a flag for each field of a cost model, `complete` if not said: what a point is given by."""
     for decorate in (
@@ -95,8 +101,7 @@ def point_options(command: Command, fields: Iterable[str] = default_model().fiel
         field_options(fields),
         click.option("--batch-tokens", metavar="N", help="tokens of a step, in place of --global-batch: 4M is "
                      "4 x 2^20."),
-        click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
-                     shell_complete=completion.names("model")),
+        model_option,
         click.option("--hardware", metavar="NAME|FILE", help="Hardware profile; several with commas are an axis.",
                      shell_complete=completion.names("hardware")),
         click.argument("study", required=False, shell_complete=completion.names("study")),
