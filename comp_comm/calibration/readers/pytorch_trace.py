@@ -198,11 +198,11 @@ def _waiting(collectives: Mapping[Row, Sequence[float]]) -> str:
     the transfer alone.
     """
     shares = [min(times) / statistics.median(times) for times in collectives.values()]
-    count = sum(len(times) for times in collectives.values())
-    quickest = f"{100 * statistics.median(shares):.0f} %"
-    return (f"{count} calls of {so_many(len(shares), 'collective')}: a kernel of NCCL lasts until all ranks have called "
-            "it and all is sent, so that waiting for others is in the median of its calls; the quickest took "
-            f"{quickest} of it. Where that is little, calibrate on nccl-tests, or the trace of the rank that comes last")  # fmt: skip
+    count, quickest = sum(map(len, collectives.values())), f"{100 * statistics.median(shares):.0f} %"
+    return (f"{count} calls of {so_many(len(shares), 'collective')}: a kernel of NCCL lasts until all ranks have "
+            "called it and all is sent, so that waiting for others is in the median of its calls; the quickest took "
+            f"{quickest} of it. Where that is little, calibrate on nccl-tests, or the trace of the rank that comes "
+            "last")  # fmt: skip
 
 
 def _thread(event: Event) -> tuple[str, str]:
