@@ -39,5 +39,6 @@ def command(path: str, **given: object) -> int:
     options.note(study.notes)
     with output.open_output(path) as out:
         out.write(text)
-    tell(f"wrote {path}")
+    if path != "-":
+        tell(f"wrote {path}")
     return 0

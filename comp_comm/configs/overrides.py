@@ -37,7 +37,8 @@ def parse_override(text: str, flag: str = "--set", allowed: Sequence[str] = (*FI
     given, equals, value = text.partition("=")
     key = given.strip().removeprefix("--").replace("-", "_")
     if not equals or not key:
-        raise ConfigError(f"{flag} {text}: write it as key=value ({flag} tp=8)")
+        example = "tp=8" if "tp" in allowed else f"{allowed[0]}=2"
+        raise ConfigError(f"{flag} {text}: write it as key=value ({flag} {example})")
     if key not in allowed:
         what = f"'{key}' cannot be set here" if key in FIELDS else f"unknown key '{key}'"
         raise ConfigError(f"{flag} {text}: {what}{nearest_name(key, allowed)} ({one_of(allowed)})")
