@@ -327,7 +327,7 @@ def test_done_blocks_are_not_made_again(begun, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("more", "said"), [
     (("--set", "micro_batch=2"), "the study's digest is"), (("--columns", "tp,step_s"), "columns is tp,step_s"),
-    (("--format", "jsonl"), "format is jsonl, was csv"), (("--set", "tp=[1,2]"), "grid is 32,40,2"),
+    (("--spreadsheet",), "spreadsheet is True, was None"), (("--set", "tp=[1,2]"), "grid is 32,40,2"),
 ])  # fmt: skip
 def test_another_run_is_refused(begun, more, said, capsys):
     study, target, _, partial, _ = begun
