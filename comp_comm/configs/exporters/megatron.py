@@ -154,6 +154,8 @@ def _formats(point: Exported) -> Flags:
     precision, moments = point.word("precision"), point.word("optimizer_precision")
     if precision not in ("bf16", "fp16", "fp32", "fp8"):
         raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")
+    if point.word("recipe").startswith("rowwise"):
+        raise cannot(KIND, "recipe", point.word("recipe"), "give --recipe tensorwise, delayed, blockwise or mxfp8")
     gradients = point.word("grad_precision") or ("fp32" if precision == "fp32" else "bf16")
     fused, implementation = loss_fusion(KIND, point)
     moments = moments if moments != "fp32" else ""
