@@ -76,6 +76,7 @@ class Transformer:
     moe_ffn_hidden: Numeric = UNKNOWN
     shared_experts: Numeric = UNKNOWN
     shared_ffn_hidden: Numeric = UNKNOWN
+    shared_expert_gate: Numeric = Switch.OFF
     dense_layers: Numeric = UNKNOWN
     moe_every: Numeric = UNKNOWN
     capacity_factor: Numeric = UNKNOWN
@@ -263,6 +264,9 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
         rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
         rule(moe & isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
         rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
+        rule(moe & Switch.ON.where(t.shared_expert_gate) & ~(to_float(t.shared_ffn_hidden) > 0),
+              "shared_expert_gate is of shared experts, of which there are none", "shared_expert_gate",
+              "shared_experts"),
         rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
         rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),
               "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),

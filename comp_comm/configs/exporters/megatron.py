@@ -123,6 +123,7 @@ def _experts(point: Exported) -> Flags:
     frequency = f"([0]*{dense}+[1]*{layers - dense})" if dense else interval if interval > 1 else None
     return flags | {
         "--moe-latent-size": values.get("moe_latent_hidden"), "--moe-layer-freq": frequency,
+        "--moe-shared-expert-gate": point.on("shared_expert_gate"),
         "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),
         "--expert-tensor-parallel-size": values.get("etp") or point.number("tp"),

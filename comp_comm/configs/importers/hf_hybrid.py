@@ -27,8 +27,8 @@ def delta_net(keys: Keys, f: Findings) -> None:
     keys.ignore(("mamba_ssm_dtype", "linear_allow_neg_eigval", "linear_a_log_min", "linear_a_log_max", "linear_dt_min",
                  "linear_dt_max", "linear_dt_init_floor", "linear_use_gate", "mtp_use_dedicated_embeddings",
                  "mtp_loss_scaling_factor"))  # fmt: skip
-    if "shared_experts" in f.fields:  # the gate of the shared expert
-        f.set("extra_parameters", f.count("hidden", 0) * networks.count("E"))
+    if "shared_experts" in f.fields:
+        f.set("shared_expert_gate", True)
     if keys.has("mtp_num_hidden_layers") and keys.number("mtp_num_hidden_layers"):
         f.set("mtp_layers", keys.number("mtp_num_hidden_layers"), keys.place("mtp_num_hidden_layers"))
     keys.ignore(("mtp_num_hidden_layers",))
