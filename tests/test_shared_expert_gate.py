@@ -35,7 +35,7 @@ def test_a_number_for_each_of_hidden_in_every_layer_of_experts(dense):
 
 @pytest.mark.parametrize("tp", [1, TP])
 def test_what_it_keeps_is_the_output_of_shared_experts(tp):
-    """autograd keeps both factors of sigmoid(x w) y: T H numbers, and one a token; under TP of a part of the sequence."""
+    """autograd keeps both factors of sigmoid(x w) y: T H numbers, and one a token; under TP of a part of them."""
     kept = difference(lambda gate: held(study(gate, tp=tp))["activations"])
     assert kept == pytest.approx(2 * LAYERS * TOKENS / tp * (H + 1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Families whose layers are of kinds that are not modelled, and which.
 NOT_MODELLED = {
-    "zamba": "attention blocks that several layers share, on the hidden state beside the embedding",
     "nemotron-nas": "layers that differ from one another: networks of several widths, and some without attention",
     "hymba": "attention and Mamba side by side in one layer",
     "recurrent_gemma": "a gated linear recurrence (RG-LRU)",
