@@ -47,6 +47,11 @@ LAYER_FIELDS = (
           essential=True),
     _size("index_dim", "dimension of a head of the indexer; 128 if not given"),
     _size("index_topk", "tokens that the indexer chooses for a query; 2048 if not given", 2**30),
+    _size("attn_res_block", "layers of a block of attention residuals (Kimi K3): what blocks of layers have made is "
+          "summed by learned weights before attention and network, in place of the plain sum of all", 1e5,
+          essential=True),
+    Field("moe_latent_norm", "transformer", "choice", "a norm of what experts make of a latent, before it is projected "
+          "back (Kimi K3)", words=Switch.words(), default="off", choice=Switch),
     _size("moe_latent_hidden", "dimension that tokens are projected to before they are sent to their experts; hidden "
           "(no projection) if not given", 2**24, essential=True),
 )  # fmt: skip

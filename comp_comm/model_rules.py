@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import AttentionGate, KdaGates, Switch
+from comp_comm.choices import KdaGates, Switch
 from comp_comm.formulas.arrays import Array, Mask, to_float
 from comp_comm.layer_pattern import RECURRENT, SHARED, count_of, layers_of
 from comp_comm.transformer import Transformer, transformer_rules
@@ -40,8 +40,6 @@ def _sparse_rules(t: Transformer) -> list[Violation]:
         rule(sparse & ~latent, "sparse attention with an indexer is of multi-head latent attention: it needs "
               "kv_lora_rank", "index_heads", "kv_lora_rank"),
         rule(sparse & ~np.isinf(t.window), "a window beside sparse attention is not modelled", "window", "index_heads"),
-        rule(latent & AttentionGate.ON.where(t.attention_gate), "attention_gate: on of multi-head latent attention is "
-              "not modelled; headwise is", "attention_gate", "kv_lora_rank"),
     ]  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def test_the_catalogue_has_what_the_file_says(name):
     ("minimax_m2", {"attn_type_list": [0, 1, 1, 1]}, "layers other than attention"),
     ("glm_moe_dsa", {"indexer_types": ["shared"] * 4}, "must say of each of the 4 layers"),
     ("glm_moe_dsa", {"index_topk_pattern": "FS"}, "must say of each of the 4 layers"),
-    ("kimi_linear", {"mla_use_output_gate": True}, "mla_use_output_gate: 'true' is not understood; only false"),
+    ("kimi_linear", {"moe_layer_freq": 2}, "moe_layer_freq: '2' is not understood; only 1"),
     ("zamba", {"layers_block_type": ["mamba"] * 3}, "must list mamba or hybrid for each of the 4 layers"),
     ("zamba", {"attn_layer_period": 0}, "must list mamba or hybrid for each of the 4 layers"),
     ("zamba", {"mamba_conv_bias": False}, "mamba_conv_bias: 'false' is not understood; only true"),

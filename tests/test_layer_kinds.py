@@ -382,7 +382,6 @@ def test_words_of_layers_are_written_short_and_read_again():
     ({"index_heads": 4}, "means nothing without kv_lora_rank"),
     ({"moe_latent_hidden": 64}, "means nothing without experts"),
     ({"layer_pattern": "*Ex4", "experts": 8, "top_k": 2, "dense_layers": 1}, "dense_layers beside layer_pattern"),
-    ({"kv_lora_rank": 64, "rope_head_dim": 16, "attention_gate": "on"}, "headwise is"),
     ({"layer_pattern": "Z-x4", **SIZES, "tp": 1, "pp": 2}, "share a block"),
     ({"layer_pattern": "M-x4", **SIZES, "shared_rank": 8}, "layers that share a block"),
     ({"layer_pattern": "M-x4", **SIZES, "kda_gates": "full"}, "Kimi Delta Attention"),

@@ -28,6 +28,7 @@ NEEDS = {
     "global_every": "window", "rope_head_dim": "kv_lora_rank", "q_lora_rank": "kv_lora_rank", "etp": "experts",
     "index_heads": "kv_lora_rank", "index_dim": "index_heads", "index_topk": "index_heads",
     "moe_latent_hidden": "experts", "shared_expert_gate": "experts",
+    "moe_latent_norm": "moe_latent_hidden",
     **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith(("ssm_", "shared_", "kda_"))},
 }  # fmt: skip
 # Choices that have no effect where another field has this value; a study that sweeps that one may still give them.

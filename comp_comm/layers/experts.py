@@ -139,6 +139,7 @@ class Experts(Block):
         dense = router + extra
         if any_of(projected):
             dense = dense + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+            dense = dense + _latent_norm(c) * projected
         per_expert = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
         return LayerParameters(dense, (to_float(c.t.experts) / c.layout.ep) * per_expert)
 
@@ -150,13 +151,14 @@ class Experts(Block):
         sees_part = 1.0 - experts_split_over_tp(c)
         gate = _has_gate(c)
         router = sees_part * ((to_float(c.t.hidden) + bias) * c.t.experts + gate * c.t.hidden)
-        tensors = sees_part * (1.0 + bias + gate) + 2.0 * (latent > 0)
-        return TpReplicated(to_float(router + 2 * c.t.hidden * latent), tensors)
+        norm = _latent_norm(c)
+        tensors = sees_part * (1.0 + bias + gate) + 2.0 * (latent > 0) + norm
+        return TpReplicated(to_float(router + (2 * c.t.hidden + norm) * latent), tensors)
 
     def tensors(self, c: Context) -> Array:
         """Return router, matrices of all experts together, and those of shared experts, with biases."""
         without = biased(c, "ffn") * (1.0 + _has_gate(c))
-        return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - without
+        return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - without + _latent_norm(c)
 
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
@@ -174,8 +176,9 @@ class Experts(Block):
         if any_of(apart):
             of_width = where(apart > 0, CLAMPED_KEPT * c.formats.activation, of_width)
         experts = expert_tokens(c) * (of_width * width + tokens)
-        if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        if any_of(c.t.moe_latent_hidden):  # the input of the projection back, and of a norm before it
+            each = c.operand_kept + _latent_norm(c) * (c.formats.activation + c.norm_saved)
+            experts = experts + each * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
         copies = RouterPrecision.look_up("size", c.layout.router_precision)
         if any_of(copies):  # of the router's input, and of its weights
             experts = experts + copies * (routed_tokens(c) + c.t.experts) * to_float(c.t.hidden)
@@ -233,9 +236,12 @@ def _latent(c: Context) -> list[Operation]:
     times = to_float(latent > 0)
     if not any_of(times):
         return []
-    inside, h = at_least_one(latent), c.t.hidden
+    inside, h, normed = at_least_one(latent), c.t.hidden, _latent_norm(c)
+    moved = 2.0 * c.formats.activation * c.split_tokens * inside
+    norm = Elementwise("experts' latent norm", "2 T_s L elements", normed, moved, 1.5 * moved, c.kernel_cost)
     return [
         Gemm("experts' latent", "2 T_s H L", count=times, m=c.split_tokens, k=h, n=inside),
+        *([norm] if any_of(normed) else []),
         Gemm("experts' latent back", "2 T_s L H", count=times, m=c.split_tokens, k=inside, n=h),
     ]
 
@@ -266,6 +272,10 @@ def _weighted_size(c: Context) -> Array:
 
 def _has_shared(c: Context) -> Array:
     return to_float(to_float(c.t.shared_ffn_hidden) > 0)
+
+
+def _latent_norm(c: Context) -> Array:
+    return to_float(c.t.moe_latent_norm) * (to_float(c.t.moe_latent_hidden) > 0)
 
 
 def _has_gate(c: Context) -> Array:
