@@ -15,6 +15,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Array, to_float, where
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Elementwise
+from comp_comm.transformer import Transformer
 
 # Parameters of hidden of a weighted sum: its query, and the norm of its sources.
 PARAMETERS = 2.0
@@ -34,18 +35,16 @@ class Sources(NamedTuple):
     at_end: Array
 
 
-def sources(c: Context) -> Sources:
+def sources(t: Transformer) -> Sources:
     """Return how many sources are summed: n blocks made before, and the running sum, n growing by 1 each B layers.
 
     The first layer of a block adds what came before to the blocks; the very first one has its input alone.
 
-    >>> from comp_comm.layout import Layout
-    >>> from comp_comm.transformer import Transformer, resolved
-    >>> t = resolved(Transformer(64, 64, layers=6, heads=4, attn_res_block=3))
-    >>> [float(each) for each in sources(Context(t, Layout()))]  # 0 + 2, 2 + 2, 2 + 2, 2 + 3, 3 + 3, 3 + 3
-    [1.0, 4.5, 1.3333333333333333, 3.0]
+    >>> found = sources(Transformer(64, 64, layers=6, heads=4, attn_res_block=3))
+    >>> [float(each) for each in (found.of_layer, found.at_end)]  # 0 + 2, 2 + 2, 2 + 2, 2 + 3, 3 + 3, 3 + 3
+    [4.5, 3.0]
     """
-    given, layers = to_float(c.t.attn_res_block), to_float(c.t.layers)
+    given, layers = to_float(t.attn_res_block), to_float(t.layers)
     there = to_float(given > 0)
     block = where(given > 0, given, 1.0)
     whole = np.floor(layers / block)
@@ -60,7 +59,7 @@ def residual_operations(c: Context, sums: float) -> list[Elementwise]:
     """Return the weighted sums before a layer's ``sums`` blocks, of the mean number of sources."""
     if not any_of(c.t.attn_res_block):
         return []
-    found = sources(c)
+    found = sources(c.t)
     return [_summed(c, found.there, found.of_layer * sums / 2, sums)]
 
 
@@ -68,7 +67,7 @@ def final_residual(c: Context) -> list[Elementwise]:
     """Return the weighted sum before the last norm."""
     if not any_of(c.t.attn_res_block):
         return []
-    found = sources(c)
+    found = sources(c.t)
     return [_summed(c, found.there, found.at_end, 1.0)]
 
 
@@ -100,5 +99,5 @@ def sent_with(c: Context) -> Array:
     Of several chunks a stage keeps what it has had, so that those of the last round are sent, half as many in the
     first: with v chunks L / (v B) (1 - 1 / 2 v).
     """
-    found, chunks = sources(c), to_float(c.layout.vpp)
+    found, chunks = sources(c.t), to_float(c.layout.vpp)
     return 1.0 + found.there * found.before * (2.0 - 1.0 / chunks) / chunks

@@ -114,7 +114,8 @@ class Quantising:
         one without scales makes them, and another multiplies them, 16 bits read and written (pytorch/ao,
         torchao/float8/float8_ops.py).
 
-        >>> quantising = Quantising(Hardware(1.0, 1.0, 1e12, ()), np.asarray(Recipe.ROWWISE))
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> quantising = Quantising(Hardware(1.0, 1.0, 1e12, (), Timing()), np.asarray(Recipe.ROWWISE))
         >>> round(float(quantising.rescaling(0.84e9)), 6)
         0.004
         """
