@@ -196,7 +196,7 @@ def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
 def test_no_more_blocks_are_shared_than_layers_share_them():
     given = {"hardware": "h100-sxm", "model": "zamba2-2.7b"}
     assert explained({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
-    with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z\)"):
+    with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z, Y\)"):
         explained({**given, "set": {"shared_blocks": 10}})
 
 
@@ -289,3 +289,16 @@ def test_near_misses_are_near(compcomm):
     roomy = json.loads(compcomm(*llama, "--memory-capacity", "4", "--top", "1")[1])["rows"]
     assert roomy[0]["micro_batch"] == 4
     assert roomy[0]["step_s"] < min(row["step_s"] for row in misses)
+
+
+# -- more than there is memory for ----------------------------------------------------------------------------------
+
+
+def test_too_little_memory_is_one_sentence(compcomm, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("comp_comm.cli.studies.options.prepare", no_memory)
+    code, out, err = compcomm("studies")
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: this takes more memory than there is here")
