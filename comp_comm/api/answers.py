@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from comp_comm.errors import MissingExtraError
 from comp_comm.formulas.arrays import AnyArray
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record, Records
-from comp_comm.report.aligned import Row, html_table, text_table
 from comp_comm.report.table import column_format, setup_line
 from comp_comm.sweeps.result import Result
 
@@ -33,10 +32,10 @@ class Table:
     >>> table
     Two points: 2 rows of 2 columns
     <BLANKLINE>
-    tp  step (s)
-    --  --------
-     1         2
-     2         -
+      tp    step (s)
+    ----  ----------
+       1           2
+       2           -
     """
 
     def __init__(self, records: Records, meta: Mapping[str, Any], shown: Sequence[str] = ()) -> None:
@@ -83,26 +82,29 @@ class Table:
         return self.columns[name]
 
     def __repr__(self) -> str:
-        return f"{self._summary()}\n\n{self._text(text_table)}{self._rest()}"
+        return f"{self._summary()}\n\n{self._text('simple')}{self._rest()}"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         rest = self._rest().strip()
-        return f"<p>{escape(self._summary())}</p>{self._text(html_table)}" + (f"<p>{escape(rest)}</p>" if rest else "")
+        return f"<p>{escape(self._summary())}</p>{self._text('html')}" + (f"<p>{escape(rest)}</p>" if rest else "")
 
     def _summary(self) -> str:
         setup = setup_line(self.meta) if "fixed" in self.meta else ""
         title = str(self.meta.get("title") or setup or self.meta.get("command") or "Answer")
         return f"{title}: {len(self):,} rows of {len(self.columns)} columns"
 
-    def _text(self, laid_out: Callable[[Row, Sequence[Row], Sequence[bool]], str]) -> str:
+    def _text(self, style: str) -> str:
+        from tabulate import tabulate
+
         known = [name for name in self._shown if name in self.columns] or list(self.columns)
         names, rows = known[:SHOWN_COLUMNS], self._first(SHOWN_ROWS)
         formats = [column_format(name, [row.get(name) for row in rows]) for name in names]
         cells = [[show(row.get(name)) for name, (_, show) in zip(names, formats, strict=True)] for row in rows]
-        words = [self.columns[name].dtype == object for name in names]
-        return laid_out([header for header, _ in formats], cells, words)
+        aligned = ["left" if self.columns[name].dtype == object else "right" for name in names]
+        headers = [header for header, _ in formats]
+        return tabulate(cells, headers, tablefmt=style, disable_numparse=True, colalign=aligned if cells else None)
 
     def _rest(self) -> str:
         rows = f"{len(self) - SHOWN_ROWS:,} rows more" if len(self) > SHOWN_ROWS else ""

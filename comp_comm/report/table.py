@@ -13,12 +13,11 @@ from comp_comm.costmodels import COST_MODELS, all_columns
 from comp_comm.errors import so_many
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
-from comp_comm.report.aligned import markdown_table, text_table
 from comp_comm.report.fitting import blocks, fit
 from comp_comm.report.machine import Batches, as_records
 from comp_comm.report.output import LEFT_OUT, WIDTH, is_piped, may_leave_out
 
-STYLES = {"table": text_table, "markdown": markdown_table}
+STYLES = {"table": "simple", "markdown": "pipe"}  # as tabulate names them
 BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
@@ -234,8 +233,16 @@ def _short(value: Any) -> str:
 
 
 def _lines(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str) -> str:
-    words = [not cells or any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
-    return f"{STYLES[style](headers, cells, words)}\n"
+    import tabulate  # here: a tenth of a command's start, and other formats do without
+
+    words = [any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
+    align = ["left" if word else "right" for word in words] if cells else None
+    padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # two blanks between columns are enough
+    try:
+        text = tabulate.tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=align)
+    finally:
+        tabulate.MIN_PADDING = padding
+    return f"{text}\n"
 
 
 def _folded(header: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from comp_comm.cli.main import THREADS
 
 COMMAND = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
-IMPORTS = [sys.executable, "-c", "import numpy, yaml, click"]
+IMPORTS = [sys.executable, "-c", "import numpy, yaml, click, tabulate"]
 RUNS = {
     "help": (["--help"], 0.4),
     "help of a command": (["search", "--help"], 1.5),
@@ -42,14 +42,14 @@ def test_cold_start(name, pytestconfig):
 
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
-    (["--help"], {"numpy", "yaml", "comp_comm.fields"}),
-    (["explain", "llama-step"], {"numpy.ma", "importlib.metadata", "html", "matplotlib", "difflib",
+    (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
+    (["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib",
                                  "comp_comm.searches", "comp_comm.trends", "comp_comm.validation",
                                  "comp_comm.reproduce", "comp_comm.calibration", "comp_comm.configs.importers",
                                  "comp_comm.configs.exporters", "comp_comm.costmodels.amped",
                                  "comp_comm.costmodels.foundation_models", "comp_comm.costmodels.timeline",
                                  "comp_comm.sweeps.result"}),
-    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends", "importlib.metadata",
+    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends",
                                                  "comp_comm.searches.parallel", "comp_comm.searches.crossover"}),
 ])  # fmt: skip
 def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
