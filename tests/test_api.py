@@ -35,6 +35,7 @@ def test_importing_costs_nothing():
     assert out.strip() == "['comp_comm', 'comp_comm.version']"
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("point", "room"), [
     ({"cost_model": "comp_vs_comm", "set": {"hidden": 64, "seq_len": 4, "micro_batch": 1, "tp": 1}}, "comp_vs_comm"),
     ({"model": "llama-3-8b", "hardware": "h100", "set": {"gpus": 8, "tp": 8}}, "complete"),
@@ -165,6 +166,7 @@ def test_a_notebook_gets_html_with_nothing_of_the_title_in_it():
     assert "<table>" in cc.memory(POINT)._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_data_frame_has_the_rows_and_what_they_are():
     pytest.importorskip("pandas")
     table = cc.sweep("future")

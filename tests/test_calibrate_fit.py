@@ -257,6 +257,7 @@ def test_collectives_of_shipped_profiles(profile, data, large):
         assert sum(r["n"] * r["mean_abs_error"] for r in rows) / sum(r["n"] for r in rows) <= most, text
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300"])
 def test_all_to_alls_of_shipped_profiles(name):
     profile = {"a100_sxm": "a100-sxm-80gb", "gb300": "gb300-nvl72"}.get(name, name.replace("_", "-"))
@@ -307,6 +308,7 @@ def test_attention_of_the_kernel_that_is_named():
         check_logs(logs, "h100-sxm", attention_kernel="flash_4")
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_kernel_that_is_named_are_fitted():
     rows = [
         AttentionRow(2e-5 + 2.0 * s * s * 8 * 128 / 4e14, "bf16", 0, 1, s, 8, 8, 128) for s in range(512, 16384, 512)

@@ -702,6 +702,7 @@ LLAMA = ["--model", "llama-3-8b", "--hardware", "h100", "--format", "json"]  # 3
 STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("wanted", "flags", "beside"), [
     # 4 replicas x micro_batch divides 128, so that 15 is none
     (("memory_gib=79", "micro_batch"), (*STEP, "--tp", "8"), (8, 16)),
@@ -776,6 +777,7 @@ def test_an_output_that_is_named_as_a_folder_is_refused(compcomm, study, tmp_pat
     assert not (tmp_path / "x.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_cannot_show_a_letter_gets_its_escape(study):
     path = study("title: Größe\n" + STUDY.split("\n", 1)[1])
     done = shell(f"$C sweep {path}", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")

@@ -135,6 +135,7 @@ def _marks(text):
     )
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("block", "line"), [
     pytest.param(b, text, id=f"{b.id} {text}", marks=_marks(text)) for b, text in ONCE
 ])  # fmt: skip

@@ -236,6 +236,7 @@ SAID = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", SAID)
 @pytest.mark.parametrize("more", [(), ("--precision", "fp8")])
 def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, tmp_path):
@@ -252,6 +253,7 @@ def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, t
     assert row_of(again)["step_s"] == pytest.approx(by_hand["step_s"], rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", [("--tp", "2"), ("--pp", "2"), ("--precision", "fp8", "--pp", "1")])
 def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path):
     asked = ("search", "--model", "llama-3.1-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64",
@@ -269,6 +271,7 @@ def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path
     assert row_of(again)["step_s"] == pytest.approx(shown["step_s"], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "model", "gpus"), [("nemo", "mixtral-8x7b", 64), ("torchtitan", "deepseek-v3", 1024)])
 def test_a_search_of_experts_tries_what_a_file_can_say(kind, model, gpus, compcomm):
     """Of exchanges, too: neither file has one that runs beside compute."""

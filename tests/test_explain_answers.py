@@ -122,6 +122,7 @@ def test_devices_do_all_flops_between_them(compcomm):
         assert 64 * done == pytest.approx(found["hardware_flops"], rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(25))
 def test_no_model_makes_a_number_that_is_none(seed):
     found = explain(study_from({"hardware": "h100-sxm", "set": {**random_model(seed), "dp": 2, "recompute": "full"}}))

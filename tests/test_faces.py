@@ -80,6 +80,7 @@ def test_a_short_name_is_a_device_and_says_which(compcomm):
     assert "A100 is a100-sxm-80gb (others: a100-sxm-40gb)" in err
 
 
+@pytest.mark.slow
 def test_a_question_of_flags_alone_is_a_study_of_the_same(compcomm):
     study = study_from({"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"gpus": 64, "global_batch": 256}})
     rows = answer(compcomm, "sweep", *STEP)["rows"]

@@ -294,6 +294,7 @@ def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, s
         assert rows[0]["step_s"] == pytest.approx(min(best), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [ONE_D, SUMMA, SEQUENCE])
 def test_more_of_anything_is_never_slower(strategy):
     problem = ModelOnDevices(strategy, *paper.MODELS["gpt3_1T"], 1024, 4096)

@@ -234,6 +234,7 @@ IN_ONE_DOMAIN = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("system", "kind"), [(s, k) for s, (_, kinds) in IN_ONE_DOMAIN.items() for k in kinds])
 def test_measured_in_one_domain(system, kind):
     """Public nccl-tests runs on 2, 4 and 8 GPUs, from 1 MiB up, with the shipped profile."""

@@ -150,6 +150,7 @@ def test_parts_make_the_whole(scenario):
     assert exposed >= f - 1e-12
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios())
 def test_no_tensor_parallelism_no_serialized_communication(scenario):

@@ -108,6 +108,7 @@ def test_a_module_within_another_is_no_more():
 COLUMNS = ("step_s", "recompute_s", "memory_gib", "hardware_flops")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(12))
 def test_more_modules_keep_no_more_and_do_no_less(seed):
     chance = random.Random(seed)
@@ -254,6 +255,7 @@ MOONLIGHT = {"gpus": 8, "tp": 2, "ep": 8, "etp": 1, "global_batch": 4, "seq_len"
              "precision": "bf16"}  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("model", "layout", "recompute", "more"), [
     ("llama-3-70b", LLAMA, "core_attn", 0.8), ("llama-3-70b", LLAMA, "mlp", 19.6),
     ("llama-3-70b", LLAMA, "core_attn+layernorm", 1.1), ("llama-3-70b", LLAMA, "core_attn+mlp", 21.0),

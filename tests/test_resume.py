@@ -254,6 +254,7 @@ def begun(small, tmp_path, monkeypatch):
     return small, target, whole.read_bytes(), *half_done(small, target, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_message_and_gone_on_with(small, tmp_path, monkeypatch, capsys):
     target, whole = tmp_path / "rows.csv", tmp_path / "whole.csv"
     assert run(["sweep", small, "-o", str(whole), "-q"]) == 0

@@ -99,6 +99,7 @@ def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
         assert json.loads(answered(study, 16, top=1))["tied"] == json.loads(found)["tied"]
 
 
+@pytest.mark.slow
 def test_many_of_the_best_are_all_found(monkeypatch):
     """More than are nearly as good: then it is how many are wanted that says how good a layout must be."""
     monkeypatch.setattr(block_search, "PROBED", 2**4)

@@ -129,6 +129,7 @@ def test_the_decision_in_one_call(compcomm):
 DEGREES = ("tp", "cp", "pp", "ep", "dp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [
     (), *(pytest.param(more, marks=pytest.mark.slow) for more in (
         ("--per", "tp"), ("--objective", "memory"), ("--pp", "8", "--cp", "1", "--tp", "2,4"))), ("--per", "zero,pp"),

@@ -133,6 +133,7 @@ def test_a_degree_has_valid_neighbours_in_every_row(hardware):
             assert row[f"at_{side}"] == pytest.approx(share, rel=1e-6)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("degrees", [
     [2, 4],
     pytest.param([2, 8], marks=pytest.mark.xfail(reason="ffn_hidden is taken to be 4, of a width of 1")),
@@ -148,6 +149,7 @@ def test_a_width_has_neighbours_that_its_degree_divides(hardware, degrees):
         assert (row["below"], row["above"]) == (8 * math.floor(h / 8), 8 * math.ceil(h / 8))
 
 
+@pytest.mark.slow
 def test_a_rule_that_a_point_breaks_is_its_reason(hardware):
     """Whatever the network is, eight heads are not split over three devices."""
     study = {"hardware": hardware, "set": {**MODEL, "hidden": 1536}, "sweep": {"tp": [2, 3, 8]}}
@@ -170,6 +172,7 @@ def test_what_the_study_says_of_the_field_is_dropped(hardware):
         assert faster == ([1, 2] if "zip" in more else [1])
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_row_a_point(hardware, tmp_path, capsys):
     study = tmp_path / "study.yaml"
     given = {"hardware": hardware, "set": {**MODEL, "hidden": 2048}, "sweep": {"tp": [2, 8]}}

@@ -41,6 +41,7 @@ def product(m, k, n):
 NORM, ADAM = 2, 2 + 2 * 12 + 2
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("zero", "dp", "ep", "dense", "experts"), [
     (0, 8, 1, 1, 1), (1, 8, 1, 8, 8), (1, 8, 4, 8, 2), (1, 8, 8, 8, 1), (3, 8, 2, 8, 4), (0, 8, 8, 1, 1),
     (1, 8, 2, 2, 1), (1, 8, 2, 4, 2), (1, 8, 8, 4, 1),
@@ -99,6 +100,7 @@ def test_a_mixture_forward(memory, arithmetic):
     assert point(memory)["forward_s"] * SPEED == pytest.approx(moved + ends)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("split", [{"ep": 2, "etp": 1}, {"ep": 2, "etp": 2}, {"ep": 4, "etp": 2}, {"ep": 1, "etp": 2}])
 def test_experts_that_are_split_do_the_same_work(arithmetic, split):
     """Twice the tokens, gathered, through half of an expert: every device does as much."""
@@ -184,6 +186,7 @@ def test_a_window_in_some_layers(memory, arithmetic, every, full):
 # -- stages of one layer ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("zero", [0, 1, 2])
 @pytest.mark.parametrize("layers", [4, 8])
 def test_buffers_where_a_stage_has_one_layer(memory, layers, zero):
@@ -267,6 +270,7 @@ def test_a_blank_network_is_refused_by_name(tmp_path, point, key, who):
     assert rows[1]["step_s"] is None
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", [{"tp": 2}, {"cp": 2}, {"dp": 2}, {"pp": 2}])
 def test_a_blank_start_is_refused_for_two(tmp_path, point):
     hardware = machine(tmp_path, timing={"collective_latency": None})

@@ -55,6 +55,7 @@ def per_stage(schedule, v):
     return 2 if schedule == "zb_v" else v
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)
 @pytest.mark.parametrize(("recompute", "tp"), [
     ("none", 1), ("full", 2), *(pytest.param(way, 1, marks=pytest.mark.slow) for way in ("selective", "full")),
@@ -112,6 +113,7 @@ def test_no_pipeline_waits():
     assert "pp" not in found["comm"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), [
     *PIPELINES, ("interleaved", 4, 2, 4), ("1f1b", 4, 1, 4), ("zero_bubble", 4, 1, 4),
 ])  # fmt: skip
@@ -202,6 +204,7 @@ UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64)
           ("zb_h2", 61, 8, 1, 20), ("zb_v", 25, 4, 1, 12), ("zb_v", 30, 4, 1, 16)]  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("overlap", "vocab"), [
     ("off", 0), ("on", 51200), *(pytest.param(*both, marks=pytest.mark.slow) for both in (("on", 0), ("off", 51200))),
 ])  # fmt: skip
@@ -233,6 +236,7 @@ def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(ove
         assert float(answer.step_s - beside) == pytest.approx(took, rel=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zero_bubble", "zb_h2", "zb_v", "dualpipe"])
 @pytest.mark.parametrize("spread", [0, 0.02, 0.4])
 def test_chunks_of_any_length_take_as_long_as_their_passes_one_by_one(schedule, spread):
@@ -350,6 +354,7 @@ def parts(found, group):
     return tuple(found["comm"][group][f"{name}_s"] for name in ("serialized", "hidden", "exposed"))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("point", "group"), SWITCHES)
 @pytest.mark.parametrize("slower", [1, 3])
 def test_overlap_moves_seconds_and_interference_slows_only_them(point, group, slower):

@@ -82,6 +82,8 @@ def test_shares_lie_between_everything_and_nothing_overlapped():
     assert (steps.all_overlapped <= visible + 1e-9).all()
     assert (visible <= steps.none_overlapped + 1e-9).all()
     assert (steps.all_overlapped < steps.none_overlapped - 0.01).sum() > 40
+    assert (steps.all_overlapped < visible - 0.01).any()
+    assert (visible < steps.none_overlapped - 0.01).any()
 
 
 @pytest.mark.slow
@@ -145,6 +147,7 @@ def test_the_command_gives_rows(compcomm):
     assert all(row["date"] >= "2025" for row in rows)
 
 
+@pytest.mark.slow
 def test_claims_say_their_rule(compcomm):
     code, out, _ = compcomm("trends", "--format", "json")
     rows = json.loads(out)["rows"]
@@ -175,6 +178,7 @@ def test_what_means_nothing_is_refused(arguments, words, compcomm, tmp_path, mon
     assert words in err
 
 
+@pytest.mark.slow
 def test_a_panel_that_no_model_has_a_number_for_is_drawn_empty(compcomm, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "late.svg"

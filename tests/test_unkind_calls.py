@@ -131,6 +131,7 @@ SMALL = {"gpus": 8, "global_batch": 64, "optimizer": "muon", "tp": 2, "cp": 2, "
 WITH = {"scatter_gather": {"sp": "off"}, "cp_implementation": {"cp_comm": "all_gather"}}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", NO_EFFECT)
 def test_a_choice_that_is_said_to_change_nothing_changes_nothing(name):
     other, value = NO_EFFECT[name]
@@ -173,6 +174,7 @@ def test_a_search_does_not_depend_on_the_order_of_a_list():
 # -- a stack and what it does not go with -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
     """Without a pipeline torchtitan shards weights (ZeRO 3), where Muon exchanges matrices, which TP does not split."""
     small = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "32", "--cp", "1",
@@ -259,6 +261,7 @@ def test_what_is_wrong_with_a_profile_is_told_in_short(text, said, count, tmp_pa
 # -- what a search says of itself -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_lists_what_it_fixes_itself(compcomm):
     """Of a mixture: how tokens are sent, and beside what; not under what was not tried."""
     mixture = ("search", "--model", "mixtral-8x7b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "16",
