@@ -100,6 +100,7 @@ def test_a_sweep_is_that_of_the_command(compcomm):
         table["nothing"]
 
 
+@pytest.mark.slow
 def test_the_other_verbs_are_those_of_the_commands(compcomm):
     point = printed(compcomm, "explain", "llama-step")
     step = cc.explain("llama-step")

@@ -163,6 +163,7 @@ def test_what_ends_at_its_bound_is_said(tmp_path, capsys):
     assert "timing.gemm_efficiency ended at its bound, 1" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_predicted_by_others():
     profile = load_profile("h100-sxm")
     samples, found = fitted(timed(gemms(200), with_numbers(profile, TRUE), 0.03), profile)

@@ -723,6 +723,7 @@ def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, f
         assert (code == 0) == (value in beside), (value, err)
 
 
+@pytest.mark.slow
 def test_solve_looks_no_further_than_the_study_goes(compcomm):
     code, _, err = compcomm("solve", "--target", "mfu=99%", "--for", "micro_batch", *STEP)
     assert code == 3

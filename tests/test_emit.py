@@ -140,6 +140,15 @@ def test_what_is_written_is_read_as_the_same_layout_many_times(kind, compcomm, t
     round_trips(kind, 12 * LAYOUTS, compcomm, tmp_path)
 
 
+def test_a_pipeline_of_torchtitan_takes_the_batch_of_a_replica_in_pieces(compcomm):
+    """Of 64 sequences 8 replicas have 8 each, whatever micro-batch a stage has (its `local_batch_size`)."""
+    asked = ("search", "--model", "llama-3.1-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64",
+             "--cp", "1", "--tp", "1", "--pp", "2", "--stack", "torchtitan", "--emit", "torchtitan", "-q")  # fmt: skip
+    code, out, err = compcomm(*asked)
+    assert code == 0, err
+    assert "local_batch_size = 8\n" in out
+
+
 def round_trips(kind, layouts, compcomm, tmp_path):
     """Write layouts and read them; refused where the framework has no word for a value, and then a field is named."""
     written, reasons = 0, []
@@ -214,6 +223,7 @@ def best(compcomm):
     return of
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("layout", "variable", "checkpoint"), [
     ("--tp 4 --cp 1 --zero 0", True, False), ("--tp 1 --cp 2 --zero 1", True, False),
     ("--tp 1 --cp 1 --zero 1", False, False), ("--tp 2 --cp 1 --zero 2", False, True),
@@ -281,6 +291,7 @@ def test_a_search_of_experts_tries_what_a_file_can_say(kind, model, gpus, compco
     assert "overlap_ep off" in err
 
 
+@pytest.mark.slow
 def test_the_best_of_a_search_as_a_study_is_explained(compcomm, tmp_path):
     asked, path = (*ASKED, "--network", "2"), tmp_path / "best.yaml"
     row = json.loads(compcomm(*asked, "--format", "json")[1])["rows"][0]

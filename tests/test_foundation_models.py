@@ -408,6 +408,7 @@ def test_reproduce_on_the_command_line(compcomm):
     assert "18 of 18 cells as published" in out
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("setting", "faster"), [
     ("network=2", True), ("network=0.5", False), ("flops=2", True), ("memory_bandwidth=0.25", False),
     ("memory_capacity=0.5", False), ("latency=4", False), ("flop_vs_bw=2", True),

@@ -559,6 +559,7 @@ def test_a_nemo_file(runs, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("keys", "fields"), [
     ("cross_entropy_loss_fusion: True", {"cross_entropy": "fused_native"}),
     ("cross_entropy_loss_fusion: True\n  cross_entropy_loss_fusion_impl: te", {"cross_entropy": "fused"}),

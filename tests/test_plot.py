@@ -238,6 +238,7 @@ def test_words_on_the_x_axis_are_places():
     assert list(axes.lines[0].get_xdata()) == [0, 1, 2]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("hidden", "scale", "label"),
     [(["3K", "5K", "9K"], "linear", "4K"), ([100, 1000, 90000], "log", "1,000"), (["1K", "64K"], "log", "64K")],

@@ -65,7 +65,7 @@ def test_titles_reach_neither_terminal_nor_file_as_they_are(compcomm, study, tmp
         assert json.loads(out)["meta"]["title"] == TITLE
 
 
-@pytest.mark.a_third
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_pictures_have_no_control_characters(compcomm, study, tmp_path, suffix):
     pytest.importorskip("matplotlib")

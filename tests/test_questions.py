@@ -62,6 +62,7 @@ def test_muon_beside_adamw(asked):
     assert rows["forward_s"]["difference"] == rows["backward_s"]["difference"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_written_for_a_framework(asked, capsys):
     asked("--emit megatron", None)
     assert run(["import", "pretrain.sh", "--hardware", "h100", "-o", "best.yaml"]) == 0

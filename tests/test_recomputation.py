@@ -57,6 +57,7 @@ def test_what_a_module_frees(module):
     assert kept - less == (layers - 1) * size
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("module", MODULES)
 def test_what_is_done_again(module):
     layers, _, flops, moved = BY_HAND[module]
@@ -280,6 +281,7 @@ def test_what_moonlight_allocates(recompute, allocated):
     assert found["allocated"] / 1e9 == pytest.approx(allocated, rel=0.02)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("module", "parts", "graph"), [
     ("core_attn", 1, "none"), ("core_attn", 0.15, "attention"), ("mlp", 1, "attention"), ("layernorm", 2, "none"),
     ("mlp", 0, "full"),

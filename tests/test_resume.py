@@ -348,6 +348,7 @@ def test_another_version_is_refused(begun, monkeypatch, capsys):
     assert "version is 99.0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_another_title_is_refused_where_it_is_written(small, tmp_path, monkeypatch, capsys):
     half_done(small, tmp_path / "rows.json", monkeypatch)
     Path(small).write_text("title: another\n" + SMALL)

@@ -200,6 +200,7 @@ def test_devices_that_divide_nothing(more):
         assert float(alone.evaluate(()).step_s) == pytest.approx(row["step_s"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_number_only_some_choices_need_leaves_the_others():
     """No profile says how fast a Trainium2's host is: layouts that keep states on the device do not care."""
     given = {"hardware": "trainium2", "set": {**SMALL, "layers": 8, "global_batch": 16, "precision": "bf16"}}

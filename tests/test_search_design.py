@@ -74,6 +74,7 @@ zip:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_weak_scaling_and_precisions(tmp_path, capsys):
     path = tmp_path / "weak.yaml"
     path.write_text("""

@@ -165,6 +165,7 @@ def test_messages_of_an_encoder_and_a_decoder(memory, tp):
 # -- windows ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("every", "full"), [(None, 0), (4, 2), (3, 2), (8, 1)])
 def test_a_window_in_some_layers(memory, arithmetic, every, full):
     """Every n-th of eight layers sees all; what the others keep of unfused attention are scores in the window."""

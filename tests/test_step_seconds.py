@@ -122,6 +122,7 @@ def test_on_a_fast_network_a_tenth_of_states_shows(zero):
     assert dp["exposed_s"] / (dp["exposed_s"] + dp["hidden_s"]) == pytest.approx(VISIBLE)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", [
     {"tp": 8, "pp": 2, "accumulation": 8, "overlap_tp": "on", "overlap_pp": "on", "zero": 3},
     {"cp": 4, "tp": 2, "overlap_tp": "on", "zero": 2, "seq_len": 8192},

@@ -227,6 +227,7 @@ def test_a_message_scattered_over_a_boundary_is_gathered_after_it():
     assert comm(**point)["pp"]["wire_bytes"] == 2 * steps * (EACH / t + EACH * (t - 1) / t)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("cp", "tp", "kv"), [(2, 1, 16), (4, 2, 4), (8, 4, 4)])
 def test_context_parallelism_passes_or_gathers_keys_and_values(cp, tp, kv):
     steps, layers, b = 3, MODEL["layers"], 2
@@ -287,6 +288,7 @@ VARIANTS = [{}, {"sp": "off"}, {"cp_comm": "all_gather"}, {"cp_comm": "all_to_al
             {**MOE, "ep": 4, "etp": 2}]  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", VARIANTS, ids=range(len(VARIANTS)))
 def test_wire_volume_and_message_are_what_their_collective_makes_them(more):
     found = explained(study_from({"hardware": "h100-sxm", "set": {**MODEL, **EVERYTHING, **more}}))

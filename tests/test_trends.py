@@ -139,6 +139,7 @@ def test_wrong_growth_is_refused(growth):
         forecast("trends/forecast-405b", Assumptions(growth=growth))
 
 
+@pytest.mark.slow
 def test_the_command_gives_rows(compcomm):
     code, out, err = compcomm("trends", "shares", "--since", "2025", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))

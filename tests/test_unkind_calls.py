@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from face import explained, row_of, search_of
+from face import row_of, search_of, told
 
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
@@ -162,6 +162,7 @@ def test_a_choice_without_effect_is_said(more, said, compcomm):
     assert (said or "") in err
 
 
+@pytest.mark.slow
 def test_a_search_does_not_depend_on_the_order_of_a_list():
     """Experts split by TP exchange tokens without EP, too, and a choice about it is none without an effect."""
     given = {"hardware": "h100-sxm", "model": "mixtral-8x7b"}
@@ -197,9 +198,9 @@ def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
 
 def test_no_more_blocks_are_shared_than_layers_share_them():
     given = {"hardware": "h100-sxm", "model": "zamba2-2.7b"}
-    assert explained({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
+    assert told({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
     with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z\)"):
-        explained({**given, "set": {"shared_blocks": 10}})
+        told({**given, "set": {"shared_blocks": 10}})
 
 
 def test_a_search_for_a_framework_tries_the_context_parallelism_that_it_has(compcomm):

@@ -45,7 +45,8 @@ def test_cold_start(name, pytestconfig):
                                  "comp_comm.configs.importers", "comp_comm.configs.exporters",
                                  "comp_comm.costmodels.amped", "comp_comm.costmodels.foundation_models",
                                  "comp_comm.costmodels.timeline", "comp_comm.sweeps.result"}),
-    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends"}),
+    pytest.param(["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends"},
+                 marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
     code = f"import sys; from comp_comm.cli.main import run; run({arguments!r}); print(*sys.modules)"

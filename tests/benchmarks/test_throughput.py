@@ -87,6 +87,7 @@ def test_engine_with_other_timings(benchmark, case):
     assert measured(benchmark, engine, *case).size == TOP
 
 
+@pytest.mark.slow
 def test_peak_memory_of_a_ranking_is_small():
     """10^8 points are ranked in the memory of their blocks; 500 MiB is the promise, the grid itself would be 800 MB."""
     tracemalloc.start()
