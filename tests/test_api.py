@@ -35,7 +35,7 @@ def test_importing_costs_nothing():
     assert out.strip() == "['comp_comm', 'comp_comm.version']"
 
 
-@pytest.mark.a_third
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "room"), [
     ({"cost_model": "comp_vs_comm", "set": {"hidden": 64, "seq_len": 4, "micro_batch": 1, "tp": 1}}, "comp_vs_comm"),
     ({"model": "llama-3-8b", "hardware": "h100", "set": {"gpus": 8, "tp": 8}}, "complete"),

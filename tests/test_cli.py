@@ -261,6 +261,7 @@ def test_edge_falls_from_bert_to_palm_when_tp_is_what_they_need(compcomm):
     assert rows_of(out)[0]["amdahl_edge_flop_per_byte"] == 0.75 * (7 * 1024 + 512)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("field", ["network", "flops", "flop_vs_bw"])
 def test_solve_inverts_sweep_through_the_command_line(compcomm, field):
     flags = ["--hidden", "64K", "--seq-len", "4K", "--micro-batch", "1", "--tp", "256"]

@@ -129,9 +129,11 @@ def clone(files_of_a_clone, tmp_path, monkeypatch):
 
 
 def _marks(text):
-    """Return the marks of what runs a command: large searches and forecasts take their time, and so do pictures."""
+    """Return the marks of what runs a command: large searches and forecasts take their time, and so does a page."""
     return (
-        [pytest.mark.slow] if re.search("reproduce (foundation-models|all)|trends|--plot|--network 1,2,4", text) else []
+        [pytest.mark.slow]
+        if re.search("reproduce (foundation-models|all)|trends|--plot|--network 1,2,4|--crossover|report|papers", text)
+        else []
     )
 
 

@@ -40,6 +40,7 @@ def answer(compcomm, *arguments):
 # -- no study needed ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("flag", "short", "long"),
     [("--tp", "1..8*2", "1,2,4,8"), ("--pp", "1..4", "1,2,3,4"), ("--network", "0.5..2+0.5", "0.5,1,1.5,2"),
@@ -285,6 +286,7 @@ def test_a_heat_map_of_characters_is_darkest_where_the_value_is_largest():
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stacked_bars_add_up_to_the_step_and_have_the_memory_line():
     step = explain("llama-step")
     panels = [step_stacks(["a"], [step]), memory_stacks(["a"], [step["memory"]])]

@@ -207,6 +207,7 @@ CONFIGS = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", CONFIGS)
 def test_counts_of_published_models_from_their_config(name):
     count, config = CONFIGS[name]

@@ -365,6 +365,7 @@ def test_an_empty_message_takes_no_time(hardware, kind, group, algorithm):
     assert float(collective_seconds(hardware, kind, 0.0, group, algorithm)) == 0.0
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(machines(), MESSAGES, GROUPS, CODE), min_size=2, max_size=5), KIND)
 def test_arrays_are_loops(points, kind):
     """Hardware, sizes, strides, bytes and algorithms as arrays, against one point after the other."""

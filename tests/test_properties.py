@@ -174,6 +174,7 @@ def test_serialized_fraction_grows_with_tp(scenario, more):
     assert after["overlapped_comm_s"] < before["overlapped_comm_s"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A", "B", "C")), st.integers(2, 16))
 def test_serialized_fraction_falls_with_hidden(scenario, more):
@@ -185,6 +186,7 @@ def test_serialized_fraction_falls_with_hidden(scenario, more):
     assert wider["compute_s"] > columns(scenario)["compute_s"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(presets("A")), st.integers(2, 16))
 def test_serialized_fraction_falls_with_seq_len(scenario, more):
@@ -229,6 +231,7 @@ def test_fractions_are_scale_invariant(scenario, factor):
         assert scaled[name] == pytest.approx(base[name], rel=1e-9)
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A", "C")))
 def test_fractions_vanish_as_the_network_grows(scenario):
@@ -266,6 +269,7 @@ def big(request):
     return fixed, sweep({"cost_model": "comp_vs_comm", "set": fixed, "sweep": TABLE_2})
 
 
+@pytest.mark.a_third
 @settings(FEW, max_examples=examples(0.5))
 @given(st.data())
 def test_a_point_alone_is_the_point_of_the_sweep(big, data):

@@ -34,6 +34,7 @@ def asked(capsys, tmp_path, monkeypatch):
     return run_it
 
 
+@pytest.mark.slow
 def test_the_best_tp(asked):
     found, _ = asked("--per tp")
     lines = {line["tp"]: line for line in found["per"]["rows"] if line["behind_percent"] is not None}

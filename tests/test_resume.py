@@ -197,6 +197,7 @@ def test_every_moment_of_writing_can_be_the_last(small, tmp_path, monkeypatch, n
     assert moments > (30 if text == SMALL else 8)
 
 
+@pytest.mark.slow
 def test_rows_reach_the_disk_before_the_line_that_counts_them(small, tmp_path, monkeypatch):
     """Where a machine ends, a line in the manifest may not be there before its rows are; nor the answer before all."""
     done = []
@@ -340,6 +341,7 @@ def test_another_run_is_refused(begun, more, said, capsys):
     assert partial.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_another_version_is_refused(begun, monkeypatch, capsys):
     study, target, *_ = begun
     monkeypatch.setattr("comp_comm.sweeps.meta.__version__", "99.0")
@@ -383,6 +385,7 @@ def test_another_question_of_a_ranking_or_search_is_refused(tmp_path, monkeypatc
     assert "gpus is 16, was 8" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_is_going_on_keeps_others_away(begun, capsys):
     pytest.importorskip("fcntl")
     study, target, *_, partial, _ = begun

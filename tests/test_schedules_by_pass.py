@@ -46,6 +46,7 @@ def alike(p, forward, backward, weights):
     return [{"F": forward, "B": backward, "W": weights}] * p
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("p", [2, 3, 4, 8])
 def test_h1_waits_as_its_passes_do(p):
     for m, each in itertools.product((1, 2, p - 1, p, p + 1, 3 * p), drawn(p, 10)):

@@ -186,6 +186,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
     assert looked_at > 20
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", [{}, {"dp_shard": 3}, {"tp": 1, "cp": 1}, {"pp": 1, "cp": 1}, {"pp": 7}])
 def test_devices_that_divide_nothing(more):
     """Spaces with one stage, one replica, or no layout at all."""

@@ -90,6 +90,7 @@ def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     assert told > count / 3
 
 
+@pytest.mark.slow
 def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
     """Where one is told of and others, of the same memory and nearly as good, are only counted."""
     study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}

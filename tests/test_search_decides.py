@@ -79,6 +79,7 @@ def test_a_class_of_placements_is_all_that_cost_the_same(hardware, gpus):
     assert several > 1
 
 
+@pytest.mark.slow
 def test_the_best_for_each_value_is_that_of_a_search_of_it(found):
     lines = found["per"]["rows"]
     assert sum(line["candidates"] for line in lines) == found["meta"]["candidates"]

@@ -39,6 +39,7 @@ def hardware(tmp_path):
     return machine(tmp_path, flops=FLOPS, network=NETWORK)
 
 
+@pytest.mark.slow
 def test_a_row_for_each_point_in_the_order_of_the_axes(hardware):
     study = {"hardware": hardware, "set": MODEL, "sweep": {"hidden": HIDDEN, "tp": DEGREES}}
     rows = solved(study, "serialized_comm_fraction", 0.25, "network")
@@ -81,6 +82,7 @@ def test_nothing_anywhere_is_an_error_with_the_range(hardware):
         solved(study, "serialized_comm_fraction", 0.9999, "network", (1, 2))
 
 
+@pytest.mark.slow
 def test_a_column_that_comes_back_has_two_values(tmp_path):
     """Of one batch: small micro-batches start more kernels, large ones fill the pipeline later.
 

@@ -95,6 +95,7 @@ def test_every_choice_of_a_stack_is_a_value_of_a_field_with_a_source(stack):
     assert len({given.field for given in stack.given}) == len(stack.given)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("axis", [{"pp": [1, 2, 4]}, {"zero": [1, 3]}, {"precision": ["bf16", "fp16"]},
                                   {"stack": ["megatron", "nemo", "torchtitan", "deepspeed"]}])  # fmt: skip
 def test_what_a_stack_gives_goes_along_with_what_it_depends_on(axis):

@@ -255,6 +255,7 @@ def test_rows_with_and_without_sequence_parallelism(memory):
     assert [row["feasible"] for row in rows] == [True, True, True, False]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("point", "key", "who"), [
     ({"tp": 16}, "network.scale-out.bandwidth", "tp"), ({"tp": 8, "pp": 2}, "network.scale-out.bandwidth", "pp"),
     ({"cp": 16}, "network.scale-out.bandwidth", "cp"), ({"dp": 16}, "network.scale-out.bandwidth", "dp"),

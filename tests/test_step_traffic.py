@@ -118,6 +118,7 @@ def test_context_parallel_devices_are_replicas_too():
     assert dp["wire_bytes"] == pytest.approx(2 * 2 * psi * 7 / 8, rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("ep", "tp", "etp"), [(1, 1, 1), (4, 1, 1), (8, 2, 1), (4, 2, 2), (2, 4, 2)])
 def test_experts_have_fewer_replicas_than_the_rest(ep, tp, etp):
     dp, d = 8, 8
@@ -152,6 +153,7 @@ def test_only_the_layers_computed_again_communicate_again():
     assert some["volume_bytes"] / none["volume_bytes"] == pytest.approx((4 * 5 + 2) / (4 * 5))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("sp", ["off", "on"])
 @pytest.mark.parametrize("steps", [1, 6])
 def test_embedding_and_logits_add_a_message_each_and_three_numbers_a_token(sp, steps):

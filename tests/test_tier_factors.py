@@ -30,6 +30,7 @@ def seconds(name, **more):
     return row_of({**study, "set": {**study["set"], **more}})[SECONDS.get(name, "step_s")]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", PAPERS)
 def test_both_together_are_the_network(name):
     """And each alone gains something, but less than both."""

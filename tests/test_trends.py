@@ -76,6 +76,7 @@ def test_parameters_of_evaluated_models_are_the_published_ones():
     np.testing.assert_allclose(steps.columns["parameters"][known], published[known], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_shares_lie_between_everything_and_nothing_overlapped():
     steps = trained_steps()
     visible = steps.columns["visible_comm_fraction"]

@@ -212,6 +212,7 @@ def test_tensor_parallelism_without_sequence_parallelism_keeps_no_parts_of_seque
     assert "sequence_inputs" not in whole.fields
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("own", [
     {"lora_rank": "16", "lora_targets": "all"}, {"optimizer": "muon", "muon_steps": "6"},
     {"cross_entropy": "chunked", "loss_chunks": "4"}, {"lora_rank": "16", "frozen_precision": "nf4"},

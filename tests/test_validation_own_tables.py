@@ -226,6 +226,7 @@ def test_an_error_of_five_is_asked_back(compcomm, table):
     assert ends == [1, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_runs_that_are_all_left_out_are_said_to_be(compcomm):
     """Every run of the shipped table on an MI300X is set aside, for what its source says."""
     mine = [one for one in read_runs() if "MI300X" in one["gpu"]]

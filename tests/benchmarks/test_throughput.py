@@ -69,11 +69,13 @@ def measured(benchmark, function, *arguments):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_engine(benchmark):
     np.testing.assert_allclose(measured(benchmark, engine), by_hand(), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_hand_written_loop(benchmark):
     assert measured(benchmark, by_hand).size == TOP
