@@ -273,7 +273,7 @@ def tiers(draw):
         Tier(domain, draw(st.floats(1e9, 1e12)), draw(LATENCIES), draw(SHARES), draw(st.sampled_from([0.0, 1.0])),
              draw(st.sampled_from([1.0, 3.0])), f"network.{number}", draw(LATENCIES), draw(LATENCIES),
              draw(st.sampled_from([0.0, 0.6])), draw(LATENCIES), draw(st.sampled_from([2.0, 8.0])),
-             exchange_latency=draw(LATENCIES))
+             exchange_latency=draw(LATENCIES), side=draw(st.sampled_from([np.inf, 2.0, 4.0])))
         for number, domain in enumerate(domains)
     )  # fmt: skip
 

@@ -270,7 +270,7 @@ def test_a_full_disk_is_one_message_and_gone_on_with(small, tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(resume, "_write_all", full)
-        assert run(["sweep", small, "-o", str(target), "--resume"]) == 2
+        assert run(["sweep", small, "-o", str(target), "--resume", "-q"]) == 2  # where all is slow, progress is shown
     assert capsys.readouterr().err == "Error: output: No space left on device\n"
     assert not target.exists()
     assert run(["sweep", small, "-o", str(target), "--resume"]) == 0

@@ -18,7 +18,7 @@ from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.report.validation_plot import draw_validation
-from comp_comm.sweeps.interval import SHARE, step_interval
+from comp_comm.sweeps.interval import SHARE, known_intervals, step_interval
 from comp_comm.sweeps.point import explain
 from comp_comm.validation.held_out import Responses, interval, intervals, weighted_quantiles
 from comp_comm.validation.machine_fit import fit_machine
@@ -390,6 +390,19 @@ def test_the_interval_is_that_of_a_device_and_not_of_the_one_it_takes_numbers_fr
         assert step_interval(profile, "dense").machine == machine
 
 
+def test_how_many_runs_of_other_stacks_are_within_is_said_beside(compcomm):
+    """The page says it in words, of the runs of `validate --later` on devices that the interval is of."""
+    page = validation_page.PAGE.read_text(encoding="utf-8")
+    found = known_intervals()
+    dense, moe = found["dense", "published"], found["moe", "published"]
+    words = f"{dense.later_held} of {dense.later} dense ones and {moe.later_held} of {moe.later} mixtures"
+    assert words in " ".join(page.split())
+    step = ("explain", "--model", "llama-3-8b", "--gpus", "64", "--global-batch", "64")
+    said = " ".join(compcomm(*step, "--hardware", "h100-sxm")[1].split())
+    assert f"; of {dense.later} found later, of other stacks and networks, {dense.later_held} were (" in said
+    assert "found later" not in compcomm(*step, "--hardware", "b300-sxm")[1]
+
+
 def test_intervals_of_groups_that_were_held_out_hold_four_of_five():
     with shipped("intervals.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -422,6 +435,7 @@ def test_the_shipped_intervals_are_what_the_model_gives():
     for each in made:
         row = rows[each.arch, each.machine]
         assert (float(row["low"]), float(row["high"])) == pytest.approx((each.low, each.high), abs=0.02)
+        assert (int(row["later"]), int(row["later_held"])) == (each.later, each.later_held)
 
 
 # -- a machine from a few runs ----------------------------------------------------------------------------------------

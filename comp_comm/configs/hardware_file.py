@@ -47,12 +47,14 @@ SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit", "fp8_recipe": "fp8_re
 NEVER_BLANK = {
     "domain": "give the devices it connects, or leave it out for the outermost tier",
     "axes": "give the axes of the torus, or leave it out",
+    "side": "give the devices from which on an axis is a ring, or leave it out",
     "exchange_latency": "leave it out for what is usual, or give 0",
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
     "fp8_recipe": "give a recipe, or leave it out for tensorwise",
     "attention_kernel": "give a kernel, or leave it out for that of the flash numbers",
 }
+OF_A_TORUS = ("axes", "side")
 MAX_EXTENDS = 8
 RUN_KINDS = ("dense", "moe")
 MOST_MADE = 128
@@ -186,6 +188,10 @@ class _Reader(Reader):
                 self._problem(("network", name, "topology"), one_of(TOPOLOGIES))
                 topology = "switch"
             topologies[name] = topology
+            if topology != "torus":
+                for key in OF_A_TORUS:
+                    if key in given:
+                        self._problem(("network", name, key), f"is of a torus; the tier is a {topology}")
         if not tiers:
             self._problem(("network",), "no network tier is given (innermost first)")
         return tuple(tiers), topologies

@@ -15,12 +15,12 @@ SWITCHES: dict[str, dict[str, int]] = {
     "fp8_recipe": {recipe.word: int(recipe) for recipe in Recipe if recipe not in (Recipe.NONE, Recipe.NVFP4)},
     "attention_kernel": {kernel.word: int(kernel) for kernel in (AttentionKernel.FLASH_CAUSAL, *NAMED_KERNELS)},
 }
-WHOLE_NUMBERS = ("domain", "axes", "score_head_dim", "reduction_members")
+WHOLE_NUMBERS = ("domain", "axes", "side", "score_head_dim", "reduction_members")
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
     "count": (0.0, 1e12), "ratio": (1e-6, 100.0), "exponent": (-5.0, 5.0), "switch_size": (1.0, 1e12),
-    "chunk_size": (1.0, 1e12),
+    "chunk_size": (1.0, 1e12), "side": (2.0, 1e12),
 }  # fmt: skip
 
 

@@ -31,8 +31,9 @@ class Tier:
 
     ``domain`` devices it connects (infinity for the outermost); ``bandwidth`` bytes/s; ``latency`` seconds of one
     hop; ``efficiency`` achieved share of the bandwidth; ``mesh`` 1 where each pair of devices has its own link, so
-    that a group of n in a domain of g has (n - 1) / (g - 1) of the bandwidth; ``axes`` of a torus, of which a ring
-    uses one; ``key`` what the profile calls the tier, for messages.
+    that a group of n in a domain of g has (n - 1) / (g - 1) of the bandwidth; ``axes`` of a torus, and ``side``
+    the devices along one from which on it closes to a ring (infinity: not known; then rings use one axis, as if it
+    did); ``key`` what the profile calls the tier, for messages.
 
     Of collectives: ``entry_latency`` seconds that crossing the tier adds to each of them, once; ``tree_latency``
     seconds of one level of a tree over domains of the tier below; ``reduction`` share of the bandwidth at which the
@@ -70,6 +71,7 @@ class Tier:
     exchange_latency: Numeric = 0.0
     chunk_latency: Numeric = 0.0
     chunk_size: Numeric = 0.0
+    side: Numeric = np.inf
 
 
 @struct

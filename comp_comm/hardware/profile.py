@@ -22,6 +22,7 @@ TOPOLOGIES = ("switch", "mesh", "torus")
 # Kinds of the numbers in a profile by the last part of their key; "share" and "count" have no unit.
 TIER_KINDS = {
     "domain": "count", "bandwidth": "bytes/s", "latency": "seconds", "efficiency": "share", "axes": "count",
+    "side": "count",
     "entry_latency": "seconds", "tree_latency": "seconds",
     "reduction": "share", "reduction_latency": "seconds", "reduction_members": "count",
     "bulk_latency": "seconds", "bulk_tree_latency": "seconds", "switch_size": "bytes", "eager": "count",
@@ -241,13 +242,15 @@ class Profile:
             """Return a number of the tier: its default where it is left out, blank where it is null."""
             return self.value(f"{key}.{part}") if f"{key}.{part}" in self.numbers else default
 
+        torus = self.topologies[name] == "torus"
         return Tier(
             domain=number("domain", float("inf")),
             bandwidth=number("bandwidth", BLANK),
             latency=number("latency", 0.0),
             efficiency=number("efficiency", 1.0),
             mesh=float(self.topologies[name] == "mesh"),
-            axes=number("axes", 1.0),
+            axes=number("axes", 1.0) if torus else 1.0,
+            side=number("side", float("inf")) if torus else float("inf"),
             key=key,
             entry_latency=number("entry_latency", beyond * ENTRY_LATENCY),
             tree_latency=number("tree_latency", beyond * TREE_LATENCY),

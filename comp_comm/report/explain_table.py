@@ -86,13 +86,21 @@ def summary_lines(step: Record) -> list[str]:
         f"{step['accumulation']} micro-batch{'' if step['accumulation'] == 1 else 'es'} a replica",
     ]  # fmt: skip
     if step.get("interval"):
-        span = step["interval"]
-        lines.insert(1, f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for {100 * span['share']:.0f} % of "
-                        f"{span['words']} ('{span['shown_by']}' shows them)")  # fmt: skip
+        lines.insert(1, interval_words(step["interval"]))
     if "days" in step:
         lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
     lines += cost_lines(step)
     return lines
+
+
+def interval_words(span: Record) -> str:
+    """Return between which seconds a step is, of which runs that is true, and of how many that were found later."""
+    words = (f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for {100 * span['share']:.0f} % of "
+             f"{span['words']} ('{span['shown_by']}' shows them)")  # fmt: skip
+    if not span["later"]:
+        return words
+    return (f"{words}; of {span['later']} found later, of other stacks and networks, {span['later_held']} were "
+            "('compcomm validate --later')")  # fmt: skip
 
 
 def cost_lines(step: Record) -> list[str]:

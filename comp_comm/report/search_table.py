@@ -10,7 +10,7 @@ from comp_comm.errors import so_many
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
-from comp_comm.report.explain_table import write_explanation, write_memory
+from comp_comm.report.explain_table import interval_words, write_explanation, write_memory
 from comp_comm.searches.block_search import NEAR_TIMES
 from comp_comm.searches.coverage import span
 from comp_comm.searches.design import FACTORS, WORK
@@ -84,8 +84,7 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     span, tied = answer["best"]["interval"], answer["tied"]
     if span:
         out.write("\n")
-        within = f"{span['low_s']:.4g} to {span['high_s']:.4g} s for {100 * span['share']:.0f} % of {span['words']}"
-        table.write_line(out, f"The best one's step is {within} ('{span['shown_by']}' shows them)", style)
+        table.write_line(out, f"The best one's step is {interval_words(span)}", style)
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,

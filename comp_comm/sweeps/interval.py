@@ -29,13 +29,19 @@ MACHINES = {
 
 @struct
 class StepInterval:
-    """Factors on predicted seconds, and of which runs they are."""
+    """Factors on predicted seconds, and of which runs they are.
+
+    ``later`` runs on such devices were found when the interval had been, of stacks and networks that are not in it, and
+    ``later_held`` of them were within.
+    """
 
     arch: str
     machine: str
     low: float
     high: float
     devices: tuple[str, ...] = ()
+    later: int = 0
+    later_held: int = 0
 
     def record(self, seconds: float, profile: str = "") -> Record:
         """Return the seconds between which a step is, with which share of which runs was within the like.
@@ -46,7 +52,8 @@ class StepInterval:
         device = f" --gpu {profile.split('-')[0]}" if profile in self.devices else ""
         later = " --later" if self.machine == "unknown" else ""
         return {"share": SHARE, "low_s": self.low * seconds, "high_s": self.high * seconds, "machine": self.machine,
-                "words": words, "shown_by": f"compcomm validate{later or device}"}  # fmt: skip
+                "words": words, "shown_by": f"compcomm validate{later or device}",
+                "later": self.later, "later_held": self.later_held}  # fmt: skip
 
 
 @cache
@@ -59,7 +66,8 @@ def known_intervals() -> dict[tuple[str, str], StepInterval]:
     with catalogue.root().joinpath(*TABLE).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     known = (StepInterval(row["arch"], row["machine"], float(row["low"]), float(row["high"]),
-                          tuple(row["devices"].split())) for row in rows)  # fmt: skip
+                          tuple(row["devices"].split()), int(row["later"]), int(row["later_held"]))
+             for row in rows)  # fmt: skip
     return {(each.arch, each.machine): each for each in known}
 
 
@@ -85,12 +93,12 @@ def step_interval(profile: Profile, arch: str) -> StepInterval | None:
     if profile.calibrated_on.get(arch):
         machine = "calibrated"
     else:
-        seen = published is not None and any(_is_of(profile, name) for name in published.devices)
+        seen = published is not None and any(has_device(profile, name) for name in published.devices)
         machine = "published" if seen else "unknown"
     return known.get((arch, machine))
 
 
-def _is_of(profile: Profile, device: str) -> bool:
+def has_device(profile: Profile, device: str) -> bool:
     """Return whether a profile is that of a device, or of a machine of such devices: not one of another device that
     takes what it shares with it."""
     if profile.name == device or device not in profile.lineage:

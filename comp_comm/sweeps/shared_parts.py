@@ -31,7 +31,7 @@ from comp_comm.placement import PLACEMENT_FIELDS, fields_that_move_a_layer
 from comp_comm.records import Record
 from comp_comm.structs import struct
 from comp_comm.sweeps.grid import Grid
-from comp_comm.timing.members import members_in
+from comp_comm.timing.members import closes_to_rings, filled_axes, members_in
 from comp_comm.views import Pick, lazy_view
 
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
@@ -211,13 +211,19 @@ class SharedRows:
 
 
 def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:
-    """Return the size of each group, and how many of its members share a domain of each tier but the outermost.
+    """Return the size of each group, how many of its members share a domain of each tier but the outermost, and how
+    many axes of a torus they fill.
 
     That is all that the network knows of a group. Where domains move, it is said of each of their sizes.
     """
+    inner = hardware.tiers[0]
     sizes = distinct(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
-    tiers = [replace(hardware.tiers[0], domain=size) for size in sizes[np.isfinite(sizes)]]
-    return [number for group in groups for number in (to_float(group.size), *(members_in(t, group) for t in tiers))]
+    tiers = [replace(inner, domain=size) for size in sizes[np.isfinite(sizes)]]
+    collected = []
+    for group in groups:
+        collected += [to_float(group.size), *(members_in(tier, group) for tier in tiers)]
+        collected += [filled_axes(tier, group) for tier in hardware.tiers if closes_to_rings(tier)]
+    return collected
 
 
 def _ignored(part: SharedPart, placements: tuple[str, ...]) -> tuple[str, ...]:

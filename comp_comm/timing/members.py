@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.torus import torus_axes
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Tier
 
@@ -23,6 +24,25 @@ def members_in(tier: Tier, group: Group) -> Array:
     return members
 
 
+def closes_to_rings(tier: Tier) -> bool:
+    """Return whether the tier is a torus of which it is known from where on its axes are rings."""
+    return somewhere(to_float(tier.side) < np.inf)
+
+
+def filled_axes(tier: Tier, group: Group) -> Array:
+    """Return along how many axes of ``tier`` at once ``group`` runs its rings: one, where nothing is known of a torus.
+
+    >>> pod = Tier(4096, 270e9, 0, 1, axes=3, side=4)
+    >>> [float(filled_axes(pod, group)) for group in (Group(8), Group(256), Group(4, stride=4), Group(1024, stride=16))]
+    [1.0, 3.0, 1.0, 1.0]
+    """
+    filled = to_float(0.0)
+    for size, stride in group.progressions:
+        inside = members_in(tier, Group(size, stride))
+        filled = filled + torus_axes(inside, stride, tier.side, tier.axes)
+    return maximum(minimum(filled, tier.axes), 1.0)
+
+
 def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
     r"""Return what ``members`` neighbours of a tier's domain reach per device, bytes/s.
 
@@ -31,7 +51,7 @@ def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
     Parameters
     ----------
     tier : Tier
-        Bandwidth per device and direction, efficiency e, domain g, mesh, axes of a torus (a ring uses one).
+        Bandwidth per device and direction, efficiency e, domain g, mesh, axes of a torus (of which this is one).
     members : array_like
         n, devices of the group inside the domain.
 

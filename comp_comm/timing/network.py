@@ -73,8 +73,8 @@ def collective_seconds(
     Notes
     -----
     Gather and scatter are rings, an all-to-all is direct, and a send takes the link of one device, of one pair of
-    devices in a mesh. A torus counts as one of its axes throughout. In one domain, or with one device a domain, the
-    hierarchical all-reduce is the ring.
+    devices in a mesh. On a torus a ring runs along each axis that the group fills (`filled_axes`). In one domain, or
+    with one device a domain, the hierarchical all-reduce is the ring.
 
     References
     ----------

@@ -13,7 +13,7 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.structs import struct
-from comp_comm.timing.members import members_in
+from comp_comm.timing.members import closes_to_rings, filled_axes, members_in
 from comp_comm.timing.tier_crossing import TierCrossing, or_never
 
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
@@ -87,7 +87,7 @@ class NetworkPath:
     @cached_property
     def intra_domain_hops(self) -> Numeric:
         """Seconds of the hops through the members of one innermost domain, one way."""
-        return self.crossings[0].where_crossed((self.local - 1) * self.inner.latency) if self.inside else 0.0
+        return self.crossings[0].hops_inside if self.inside else 0.0
 
     @cached_property
     def self_share(self) -> Numeric:
@@ -179,7 +179,7 @@ def path_of(hardware: Hardware, group: Group) -> NetworkPath:
 def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...]:
     """Return the tiers that some group crosses, the last one nowhere if there is none that connects it."""
     size, one = to_float(group.size), to_float(1.0)
-    crossed_by: list[tuple[Tier, Mask, Array, Array, Array, Array]] = []
+    crossed_by: list[tuple[Tier, Mask, Array, Array, Array, Array, Array | None]] = []
     below, domains_below = one, size
     for tier in (*tiers, NOWHERE):
         domain = to_float(tier.domain)
@@ -188,7 +188,8 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
         crossed = members > below
         if somewhere(crossed):
             domains = one if unlimited else size / members
-            crossed_by.append((tier, crossed, below, members, domains_below, domains))
+            axes = filled_axes(tier, group) if closes_to_rings(tier) else None
+            crossed_by.append((tier, crossed, below, members, domains_below, domains, axes))
             below, domains_below = members, domains
         if unlimited:
             break

@@ -147,7 +147,7 @@ def all_to_all(path: NetworkPath) -> CollectivePhase:
     slowest: Numeric = 0.0
     latency = path.protocol + path.entry
     for crossing in path.crossings:
-        share = networks.leaving_share(path.size, crossing.below)
+        share = crossing.leaving_share(path.size)
         if crossing.tier is path.inner:
             share, hops = (
                 share + path.self_share,

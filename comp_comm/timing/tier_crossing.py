@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas import networks
+from comp_comm.formulas import networks, torus
 from comp_comm.formulas.arrays import Array, Mask, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.hardware.numbers import Tier
 from comp_comm.lazy import cached_property
@@ -17,7 +17,8 @@ class TierCrossing:
     """A tier that some group crosses; its times are 0 for those that do not.
 
     ``below`` and ``members`` share one domain of the tier below, and of this one: each of ``below`` devices brings its
-    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over.
+    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over. ``axes`` of a
+    torus are those that its rings run along at once, None where the tier is none or too little is known of it.
     ``only_tier``: no other one is crossed, so that only groups of one do not cross it, whose times do not matter.
     """
 
@@ -27,6 +28,7 @@ class TierCrossing:
     members: Array
     domains_below: Array
     domains: Array
+    axes: Array | None
     only_tier: bool
 
     def where_crossed(self, value: Numeric) -> Array:
@@ -55,7 +57,7 @@ class TierCrossing:
     @cached_property
     def seconds_per_byte(self) -> Array:
         """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
-        pace = self.link_seconds_per_byte / self.below
+        pace = self.link_seconds_per_byte / (self.below if self.axes is None else self.below * self.axes)
         if somewhere(self.tier.alone != 1):
             pace = where(self.below > 1, pace, pace / self.tier.alone)
         return self.where_crossed(pace)
@@ -63,7 +65,33 @@ class TierCrossing:
     @cached_property
     def hops(self) -> Array:
         """Seconds of the hops that one turn of a ring makes here."""
-        return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
+        crossings = networks.ring_crossings(self.domains_below, self.domains)
+        if self.axes is not None:
+            crossings = where(self._closes, self.domains * torus.torus_hops(self.members, self.axes), crossings)
+        return self.where_crossed(crossings * self.tier.latency)
+
+    @cached_property
+    def hops_inside(self) -> Array:
+        """Seconds of the hops of one turn inside one domain of the innermost tier."""
+        turn = self.members - 1
+        if self.axes is not None:
+            turn = where(self._closes, torus.torus_hops(self.members, self.axes), turn)
+        return self.where_crossed(turn * self.tier.latency)
+
+    def leaving_share(self, size: Array) -> Array:
+        """Return the share of an all-to-all's message, of ``size`` devices, that leaves a domain of the tier below.
+
+        On a torus it passes the links of others: the share is then what a device's own links to the tier are taken.
+        """
+        share = networks.leaving_share(size, self.below)
+        if self.axes is None:
+            return share
+        passing = torus.torus_exchange_share(self.members, self.tier.axes, self.tier.side) * self.members / size
+        return where(self._closes, maximum(passing, share), share)
+
+    @cached_property
+    def _closes(self) -> Mask:
+        return to_float(self.tier.side) < np.inf
 
     @cached_property
     def bulk_hops(self) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
+from comp_comm.sweeps.interval import has_device
 from comp_comm.validation.machine_fit import LAMBDA, LAMBDA_OF_MODEL
 from comp_comm.validation.predict import Prediction, predict_points
 from comp_comm.validation.summary import arch_of
@@ -28,7 +29,10 @@ MOST_DRAWS = 60  # of runs to calibrate on, of one machine
 
 @dataclass(frozen=True)
 class Interval:
-    """Factors on a predicted step that hold it at `SHARE`: what they are for, of how many runs, and what they held."""
+    """Factors on a predicted step that hold it at `SHARE`: what they are for, of how many runs, and what they held.
+
+    ``later_held`` of ``later`` runs that were found when it had been made, on such devices, were within.
+    """
 
     arch: str
     machine: str
@@ -38,12 +42,14 @@ class Interval:
     groups: int
     held: float
     devices: tuple[str, ...] = ()
+    later: int = 0
+    later_held: int = 0
 
     def record(self) -> Record:
         """Return it as a row of the shipped table."""
         numbers = {name: round(getattr(self, name), 4) for name in ("low", "high", "held")}
         return {"arch": self.arch, "machine": self.machine, **numbers, "rows": self.rows, "groups": self.groups,
-                "devices": " ".join(self.devices)}  # fmt: skip
+                "devices": " ".join(self.devices), "later": self.later, "later_held": self.later_held}  # fmt: skip
 
 
 def log_ratio(one: Prediction) -> float:
@@ -206,8 +212,8 @@ def intervals(predictions: Sequence[Prediction], responses: Responses, later: Se
             continue
         devices = tuple(sorted({one.point.machine.reference for one in members if one.point}))
         known = held_out_interval(arch, "published", members, lambda one: f"{one.run['group']} {one.run['release']}")
-        collected.append(replace(known, devices=devices))
         found = [one for one in later if one.counted and arch_of(one) == arch]
+        collected.append(_with_later(replace(known, devices=devices), found))
         collected.append(held_out_interval(arch, "unknown", [*members, *found], lambda one: one.run["gpu"]))
         after = responses.calibrated(1, arch)
         ratios, owners = np.asarray([ratio for ratio, *_ in after]), [owner for _, owner, _ in after]
@@ -216,3 +222,11 @@ def intervals(predictions: Sequence[Prediction], responses: Responses, later: Se
         collected.append(Interval(arch, "calibrated", float(np.exp(low)), float(np.exp(high)), len(after),
                               len(set(owners)), held))  # fmt: skip
     return collected
+
+
+def _with_later(known: Interval, found: Sequence[Prediction]) -> Interval:
+    """Return the interval with how many of the runs found later are on its devices, and how many of them within."""
+    there = [one for one in found if one.point
+             and any(has_device(one.point.machine.profile(), name) for name in known.devices)]  # fmt: skip
+    held = [one for one in there if known.low <= np.exp(log_ratio(one)) <= known.high]
+    return replace(known, later=len(there), later_held=len(held))
