@@ -130,11 +130,8 @@ def clone(files_of_a_clone, tmp_path, monkeypatch):
 
 def _marks(text):
     """Return the marks of what runs a command: large searches and forecasts take their time, and so does a page."""
-    return (
-        [pytest.mark.slow]
-        if re.search("reproduce (foundation-models|all)|trends|--plot|--network 1,2,4|--crossover|report|papers", text)
-        else []
-    )
+    slow = "reproduce (foundation-models|all)|trends|--plot|--network 1,2,4|--nvs|--crossover|compcomm report|^papers$"
+    return [pytest.mark.slow] if re.search(slow, text) else []
 
 
 @pytest.mark.a_third

@@ -40,11 +40,12 @@ def test_cold_start(name, pytestconfig):
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
     (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
-    pytest.param(["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib", "comp_comm.searches", "comp_comm.trends",
-                                 "comp_comm.validation", "comp_comm.reproduce", "comp_comm.calibration",
-                                 "comp_comm.configs.importers", "comp_comm.configs.exporters",
-                                 "comp_comm.costmodels.amped", "comp_comm.costmodels.foundation_models",
-                                 "comp_comm.costmodels.timeline", "comp_comm.sweeps.result"}, marks=pytest.mark.slow),
+    pytest.param(
+        ["explain", "llama-step"],
+        {"numpy.ma", "matplotlib", "difflib", "comp_comm.searches", "comp_comm.trends", "comp_comm.validation",
+         "comp_comm.reproduce", "comp_comm.calibration", "comp_comm.configs.importers", "comp_comm.configs.exporters",
+         "comp_comm.costmodels.amped", "comp_comm.costmodels.foundation_models", "comp_comm.costmodels.timeline",
+         "comp_comm.sweeps.result"}, marks=pytest.mark.slow),
     pytest.param(["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends"},
                  marks=pytest.mark.slow),
 ])  # fmt: skip
