@@ -15,7 +15,8 @@ CONVENTIONS = (
           "compute, 16 bit for fp8, if not given", None),
     word("recipe", "convention", kernels.Recipe, "how GEMMs run in fp8 or nvfp4, in Megatron-LM's words: a scale for "
           "a tensor (delayed, or tensorwise: of its own largest number), 128 numbers (blockwise), 32 (mxfp8) or 16 "
-          "(nvfp4); that of the device's profile for fp8 if not given", None),
+          "(nvfp4); or in torchao's, for a row (rowwise; rowwise_with_gw_hp: gradients of weights in 16 bits); that of "
+          "the device's profile for fp8 if not given", None),
     word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
     word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
     word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),

@@ -92,6 +92,8 @@ _TRANSFORMER = (
     _size("shared_experts", "experts every token goes through", 2**10, low=0),
     _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",
           2**26),
+    word("shared_expert_gate", "transformer", Switch, "a gate on what shared experts make, a sigmoid of one number of "
+          "each token (Qwen)", "off"),
     _size("dense_layers", "first layers that are dense in a mixture-of-experts model", 1e5, low=0),
     _size("moe_every", "every n-th layer (after the dense ones) is a mixture of experts", 1e5),
     Field("capacity_factor", "transformer", "float", "tokens an expert takes over an even share; 1 if not given",

@@ -157,6 +157,7 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
     by_fp4, none = Recipe.NVFP4.where(given), Recipe.NONE.where(given)
     by_fp8 = (given != NONE) & ~none & ~by_fp4
     few = fp8 | fp4
+    by_row = Recipe.ROWWISE.where(given) | Recipe.ROWWISE_WITH_GW_HP.where(given)
     switches = (("fp8_attention", quantised.fp8_attention), ("fp8_head", quantised.fp8_head),
                 ("fp8_param_gather", quantised.fp8_param_gather),
                 ("fp8_activations", quantised.fp8_activations))  # fmt: skip
@@ -168,6 +169,8 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
           for name, on in switches),
         rule(Switch.ON.where(quantised.fp8_param_gather) & fp4, "fp8_param_gather goes with precision: fp8; weights in "
              "nvfp4 are gathered in 16 bits", "fp8_param_gather", "precision"),
+        rule(Switch.ON.where(quantised.fp8_param_gather) & by_row, "fp8_param_gather is of recipes with a scale for a "
+             "tensor or a block: with one for each row weights are gathered in 16 bits", "fp8_param_gather", "recipe"),
     ]  # fmt: skip
 
 
@@ -186,7 +189,7 @@ def make_formats(
 
     FP8 and NVFP4 are formats of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
     Quantised weights are kept beside those of 16 bits, in both orientations but for per-tensor ones that need only one;
-    with ``fp8_param_gather`` they are all there is.
+    with ``fp8_param_gather`` they are all there is. With a scale for each row nothing is kept, nor sent, quantised.
 
     >>> fp8 = make_formats(Quantised(), Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
     >>> float(fp8.weight), float(fp8.grad)
@@ -201,9 +204,10 @@ def make_formats(
         size = where(recipe != int(Recipe.NONE), Recipe.look_up("size", recipe), 0.0)
         single = Recipe.look_up("per_tensor", recipe) * (1 - to_float(quantised.transposed))
         gathers = to_float(Switch.ON.where(quantised.fp8_param_gather))
-        copies = size * (2.0 - single) - gathers * kept
+        stored = (recipe != int(Recipe.NONE)) & (Recipe.look_up("stored", recipe) > 0)
+        copies = where(stored, size * (2.0 - single) - gathers * kept, 0.0)
         gathered = where(gathers > 0, size, kept)
-        operands = _given(comm, where(recipe != int(Recipe.NONE), size, kept))
+        operands = _given(comm, where(stored, size, kept))
     return Formats(
         operand=operand,
         activation=kept,

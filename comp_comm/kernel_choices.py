@@ -17,32 +17,43 @@ class Recipe(Choice):
     - ``blockwise``: a scale for each 128 numbers of an activation, 128 x 128 of a weight (DeepSeek-V3).
     - ``mxfp8``: a scale for each 32 numbers, by the matrix units of Blackwell and later.
     - ``nvfp4``: four bits, a scale for each 16 numbers and one for the tensor.
+    - ``rowwise``: a scale for each row of an activation and column of a weight, and the other way round in the other
+      orientation (torchao's Float8Linear); ``rowwise_with_gw_hp`` makes gradients of weights in 16 bits.
 
     Bytes of an element: ``amax`` read to find the largest number, ``read`` by the cast, ``again`` by that of the second
     of the two orientations that training needs (forward and gradient of the input along rows, gradient of the weight
-    along columns; NVFP4 rotates its columns first), ``written`` for each of the two. ``cast_share`` is the share of the
-    HBM bandwidth that the cast reaches (0: the profile's ``cast_efficiency``, or with scales for blocks of numbers
-    ``block_cast_efficiency``), ``start_s`` the seconds of the kernels' starts. Per-tensor casts write the second
-    orientation only where ``fp8_transpose`` of the profile says so: Hopper's fp8 GEMMs take operands along K only.
+    along columns; NVFP4 rotates its columns first; rowwise writes 16 bits transposed and reads them), ``written`` for
+    each of the two. ``cast_share`` is the share of the HBM bandwidth that the cast reaches (0: the profile's
+    ``cast_efficiency``, or with scales for blocks of numbers ``block_cast_efficiency``), ``start_s`` the seconds of the
+    kernels' starts. Per-tensor casts write the second orientation only where ``fp8_transpose`` of the profile says so:
+    Hopper's fp8 GEMMs take operands along K only.
+
+    ``stored`` is 1 where weights and inputs are kept and sent in the recipe's format, 0 where each pass quantises them
+    anew of 16 bits; ``weight_gradients`` is 1 where gradients of weights are products in the recipe's format.
 
     Bytes are counted by us from Transformer Engine 2's kernels; shares and starts are medians of fits to GEMMs that
     include quantising (AIConfigurator database, TensorRT-LLM on H100, H200, B200, GB200, B300 and GB300); those of
-    MXFP8 and delayed scaling are those of a prototype of this model.
+    MXFP8 and delayed scaling are those of a prototype of this model. Kernels of rowwise scaling, and their bytes and
+    starts (2 us each), are those that torchao counts in its roofline (pytorch/ao,
+    torchao/testing/training/roofline_utils.py).
     """
 
-    NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
-    DELAYED = "delayed", 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 3e-6
-    TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 0.0, 1.0, 0.0, 11e-6
-    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.0, 3.5e-6
-    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 0.7, 3.5e-6
-    NVFP4 = "nvfp4", 0.5625, 0.0, 2.0, 2.0, 0.5625, 0.44, 5e-6
+    NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0
+    DELAYED = "delayed", 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 3e-6, 1.0, 1.0
+    TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 0.0, 1.0, 0.0, 11e-6, 1.0, 1.0
+    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.0, 3.5e-6, 1.0, 1.0
+    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 0.7, 3.5e-6, 1.0, 1.0
+    NVFP4 = "nvfp4", 0.5625, 0.0, 2.0, 2.0, 0.5625, 0.44, 5e-6, 1.0, 1.0
+    ROWWISE = "rowwise", 1.0, 0.0, 2.0, 4.0, 1.0, 0.0, 4e-6, 0.0, 1.0
+    ROWWISE_WITH_GW_HP = "rowwise_with_gw_hp", 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 2e-6, 0.0, 0.0
 
     def __init__(
         self, word: str, size: float, amax: float, read: float, again: float, written: float, cast_share: float,
-        start_s: float,
+        start_s: float, stored: float, weight_gradients: float,
     ) -> None:  # fmt: skip
         self.size, self.amax, self.read, self.again, self.written = size, amax, read, again, written
         self.cast_share, self.start_s = cast_share, start_s
+        self.stored, self.weight_gradients = stored, weight_gradients
 
     @property
     def per_tensor(self) -> bool:

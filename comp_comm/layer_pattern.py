@@ -4,9 +4,9 @@ A letter is a block, as Megatron-LM writes hybrid models. Blocks that mix tokens
 over the window, ``T`` sparse attention to the tokens that the indexer of an earlier layer chose, ``M`` Mamba-2, ``S``
 Mamba-1 (a selective scan), ``G`` Gated DeltaNet, ``K`` Kimi Delta Attention, ``L`` lightning attention, ``H`` attention
 and Mamba-2 side by side (Falcon-H1), ``Z`` a block of attention and network that such layers share, before Mamba-2
-(Zamba2). Feed-forward networks: ``-`` dense, ``E`` experts. A text of letters alone has one block in each layer
-(``M-M-*-``); with spaces between them, layers are words of one block or of two (``GE GE GE *E``). ``(...)x12`` repeats
-what it holds, ``GEx3`` a word.
+(Zamba2), ``Y`` such a block before Mamba-1 (Zamba). Feed-forward networks: ``-`` dense, ``E`` experts. A text of
+letters alone has one block in each layer (``M-M-*-``); with spaces between them, layers are words of one block or of
+two (``GE GE GE *E``). ``(...)x12`` repeats what it holds, ``GEx3`` a word.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from comp_comm.texts import Texts
 
 MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention without an indexer of its own",
           "M": "Mamba-2", "S": "Mamba-1", "G": "Gated DeltaNet", "K": "Kimi Delta Attention",
-          "L": "lightning attention", "H": "attention beside Mamba-2", "Z": "shared block before Mamba-2"}  # fmt: skip
+          "L": "lightning attention", "H": "attention beside Mamba-2", "Z": "shared block before Mamba-2",
+          "Y": "shared block before Mamba-1"}  # fmt: skip
 NETWORKS = {"-": "dense network", "E": "experts"}
-COMPOSED = {"H": "M", "Z": "M"}  # mixers that have another one in them
+COMPOSED = {"H": "M", "Z": "M", "Y": "S"}  # mixers that have another one in them
+SHARED = "ZY"  # those that have a block that such layers share
 RECURRENT = "MSGKL"  # those that keep a state, not keys and values
 MOST_LAYERS = 100_000
 _TIMES = r"(?:x([1-9]\d{0,5}))?"
-_TOKEN = rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLHZE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*"
+_TOKEN = rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLHZYE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import AttentionGate, KdaGates, Switch
+from comp_comm.choices import KdaGates, Switch
 from comp_comm.formulas.arrays import Array, Mask, to_float
-from comp_comm.layer_pattern import RECURRENT, count_of, layers_of
+from comp_comm.layer_pattern import RECURRENT, SHARED, count_of, layers_of
 from comp_comm.transformer import Transformer, transformer_rules
 from comp_comm.violation import Violation, rule
 
@@ -40,8 +40,6 @@ def _sparse_rules(t: Transformer) -> list[Violation]:
         rule(sparse & ~latent, "sparse attention with an indexer is of multi-head latent attention: it needs "
               "kv_lora_rank", "index_heads", "kv_lora_rank"),
         rule(sparse & ~np.isinf(t.window), "a window beside sparse attention is not modelled", "window", "index_heads"),
-        rule(latent & AttentionGate.ON.where(t.attention_gate), "attention_gate: on of multi-head latent attention is "
-              "not modelled; headwise is", "attention_gate", "kv_lora_rank"),
     ]  # fmt: skip
 
 
@@ -122,14 +120,14 @@ def _listed_rules(p: _Pattern, t: Transformer) -> list[Violation]:
             "kv_lora_rank",
         ),
         rule(
-            p.has("HZ") & (to_float(t.kv_lora_rank) > 0),
-            "latent attention in layers H and Z is not modelled",
+            p.has("H" + SHARED) & (to_float(t.kv_lora_rank) > 0),
+            "latent attention in layers H, Z and Y is not modelled",
             "layer_pattern",
             "kv_lora_rank",
         ),
         rule(
-            p.has("Z") & (to_float(t.shared_blocks) > count_of(t.layer_pattern, "Z")),
-            "shared_blocks exceeds the layers that share them (Z), of which each takes one",
+            p.has(SHARED) & (to_float(t.shared_blocks) > count_of(t.layer_pattern, SHARED)),
+            "shared_blocks exceeds the layers that share them (Z, Y), of which each takes one",
             "shared_blocks",
             "layer_pattern",
         ),
@@ -141,8 +139,8 @@ def _beside_rules(p: _Pattern, t: Transformer) -> list[Violation]:
     return [
         *(
             rule(
-                p.stated(name) & p.nowhere("Z"),
-                f"{name} is of layers that share a block (Z), which layer_pattern does not have",
+                p.stated(name) & p.nowhere(SHARED),
+                f"{name} is of layers that share a block (Z, Y), which layer_pattern does not have",
                 name,
                 "layer_pattern",
             )

@@ -76,6 +76,7 @@ class Transformer:
     moe_ffn_hidden: Numeric = UNKNOWN
     shared_experts: Numeric = UNKNOWN
     shared_ffn_hidden: Numeric = UNKNOWN
+    shared_expert_gate: Numeric = Switch.OFF
     dense_layers: Numeric = UNKNOWN
     moe_every: Numeric = UNKNOWN
     capacity_factor: Numeric = UNKNOWN
@@ -101,6 +102,8 @@ class Transformer:
     index_dim: Numeric = UNKNOWN
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
+    moe_latent_norm: Numeric = Switch.OFF
+    attn_res_block: Numeric = UNKNOWN
     lora_rank: Numeric = UNKNOWN
     lora_targets: Numeric = USUAL_TARGETS
     kda_gates: Numeric = KdaGates.LOW_RANK
@@ -209,6 +212,7 @@ def _resolved(t: Transformer) -> Transformer:
         index_dim=_or(t.index_dim, 128),
         index_topk=_or(t.index_topk, 2048),
         moe_latent_hidden=_or(t.moe_latent_hidden, 0),
+        attn_res_block=_or(t.attn_res_block, 0),
     )
     return _with_states(complete) if t.layer_pattern.given else complete
 
@@ -261,8 +265,13 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
         rule((both | moe) & (Switch.ON.where(t.parallel_blocks)), "parallel_blocks of experts, or in an "
               "encoder-decoder, are not modelled", "parallel_blocks", "experts", "architecture"),
         rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
+        rule((both | Switch.ON.where(t.parallel_blocks)) & (to_float(t.attn_res_block) > 0), "attention residuals in "
+              "an encoder-decoder, or of parallel_blocks, are not modelled", "attn_res_block", "architecture"),
         rule(moe & isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
         rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
+        rule(moe & Switch.ON.where(t.shared_expert_gate) & ~(to_float(t.shared_ffn_hidden) > 0),
+              "shared_expert_gate is of shared experts, of which there are none", "shared_expert_gate",
+              "shared_experts"),
         rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
         rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),
               "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),

@@ -339,7 +339,14 @@ def test_groups_of_a_router_are_read_from_a_configuration(keys, said):
 
 def test_models_of_the_catalogue_have_the_groups_of_their_routers():
     """n_group and topk_group of the published config.json; all others choose from all experts (1 of 1)."""
-    published = {"deepseek-v2": (8, 3), "deepseek-v3": (8, 4), "deepseek-v3.2": (8, 4), "ling-mini-2.0": (8, 4)}
+    published = {
+        "deepseek-v2": (8, 3),
+        "deepseek-v3": (8, 4),
+        "deepseek-v3.2": (8, 4),
+        "ling-mini-2.0": (8, 4),
+        "ling-flash-2.0": (8, 4),
+        "ling-1t": (8, 4),
+    }
     for name in catalogue.names("model"):
         fields = load_model(name).fields
         assert (fields.get("router_groups"), fields.get("router_group_topk")) == published.get(name, (None, None))

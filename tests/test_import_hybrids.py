@@ -124,6 +124,11 @@ CONFIGS = {
     "zamba2-2.7b": (2662214560, zamba2(2560, 54, 80, 64, (6, 12, 18, 24, 30, 36, 42, 47, 51), num_mem_blocks=2)),
     "zamba2-1.2b": (1215064704, zamba2(2048, 38, 64, 128, range(5, 38, 6), num_mem_blocks=1, use_mem_rope=True,
                                        use_shared_attention_adapter=True)),
+    # By hand, of the tensors that its class makes: 76 mixers, 13 projections, one shared block (see below).
+    "zamba-7b": (7232490496, hf("zamba", 3712, 76, 16, 32000, intermediate_size=14848, num_key_value_heads=16,
+                                n_mamba_heads=2, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=232,
+                                attn_layer_period=6, attn_layer_offset=4, hidden_act="gelu", hidden_mamba_act="silu",
+                                mamba_conv_bias=True, mamba_proj_bias=False, **TIED)),
     "falcon-h1-tiny": (91131072, hf(
         "falcon_h1", 512, 24, 8, 32768, intermediate_size=768, num_key_value_heads=2, head_dim=64, mamba_d_ssm=768,
         mamba_rms_norm=False, tie_word_embeddings=True, **mamba2(24, 64, mamba_d_head=32))),
@@ -154,6 +159,23 @@ def test_counts_are_those_of_transformers(name):
     assert int(model_parameters(Model("x", "x", 0, "", fields).transformer()).all) == count
 
 
+def test_zamba_tensor_by_tensor():
+    h, d, f, state, rank, vocab = 3712, 7424, 14848, 16, 232, 32000
+    mixer = h * 2 * d + d * 4 + d + d * (rank + 2 * state) + d * rank + d + d * state + d + d * h
+    shared = 3 * (2 * h) * d + d * h + 3 * h * f + 2 * h + h
+    assert vocab * h + 76 * (mixer + h) + 13 * h * h + shared + h == CONFIGS["zamba-7b"][0]
+
+
+def test_zamba_says_which_layers_have_the_block():
+    _, config = CONFIGS["zamba-7b"]
+    kinds = ["hybrid" if letter == "Y" else "mamba" for letter in imported(config).fields["layer_pattern"]]
+    assert kinds.index("hybrid") == 2
+    assert kinds.count("hybrid") == 13
+    listed = {name: value for name, value in config.items() if not name.startswith("attn_layer")}
+    found = imported({**listed, "layers_block_type": kinds}).fields
+    assert found == imported(config).fields
+
+
 @pytest.mark.parametrize("name", [name for name in CONFIGS
                                   if not name.startswith(("bamba", "falcon", "olmo", "zamba2-1"))
                                   and name != "granite-4.0-h-micro"])  # fmt: skip
@@ -179,7 +201,10 @@ def test_the_catalogue_has_what_the_file_says(name):
     ("minimax_m2", {"attn_type_list": [0, 1, 1, 1]}, "layers other than attention"),
     ("glm_moe_dsa", {"indexer_types": ["shared"] * 4}, "must say of each of the 4 layers"),
     ("glm_moe_dsa", {"index_topk_pattern": "FS"}, "must say of each of the 4 layers"),
-    ("kimi_linear", {"mla_use_output_gate": True}, "mla_use_output_gate: 'true' is not understood; only false"),
+    ("kimi_linear", {"moe_layer_freq": 2}, "moe_layer_freq: '2' is not understood; only 1"),
+    ("zamba", {"layers_block_type": ["mamba"] * 3}, "must list mamba or hybrid for each of the 4 layers"),
+    ("zamba", {"attn_layer_period": 0}, "must list mamba or hybrid for each of the 4 layers"),
+    ("zamba", {"mamba_conv_bias": False}, "mamba_conv_bias: 'false' is not understood; only true"),
     ("bamba", {"mamba_proj_bias": True}, "mamba_proj_bias: 'true' is not understood; only false"),
 ])  # fmt: skip
 def test_what_a_file_is_refused_for(kind, change, message):

@@ -62,11 +62,11 @@ CONFIGS = {
     "qwen2_moe": ({"model_type": "qwen2_moe", **QWEN, "shared_expert_intermediate_size": 192,
                    "decoder_sparse_step": 2},
                   {"bias": "qkv", **OF_QWEN, "shared_experts": 1, "shared_ffn_hidden": 192, "moe_every": 2,
-                   "extra_parameters": 3 * 512}),
+                   "shared_expert_gate": "on"}),
     "qwen2_moe, listed": ({"model_type": "qwen2_moe", **QWEN, "shared_expert_intermediate_size": 192,
                            "mlp_only_layers": [0, 1]},
                           {"bias": "qkv", **OF_QWEN, "shared_experts": 1, "shared_ffn_hidden": 192, "dense_layers": 2,
-                           "extra_parameters": 4 * 512}),
+                           "shared_expert_gate": "on"}),
     # Two dense layers, then every second one of twelve.
     "deepseek, by turns": ({"model_type": "deepseek", **ROUTED, "num_hidden_layers": 14,
                             "moe_layer_freq": [0, 0, *[1, 0] * 6]},

@@ -148,6 +148,39 @@ def test_mamba_1_sums_its_parameters_over_tp():
     assert summed["message_bytes"] == 4096 * (64 + 2 * 16) * 2
 
 
+@pytest.mark.parametrize(("tp", "devices"), [(1, 0), (2, 0), (4, 2), (8, 4)])
+def test_heads_of_mamba_1_have_parameters_of_their_own(tp, devices):
+    """Zamba's two: each is projected of its own channels, and summed over the devices that have a part of it alone."""
+    plain, headed = (explained(of("S", tp=tp, ssm_groups=groups)) for groups in (1, 2))
+    summed = forward(headed, "Mamba-1 parameters all-reduce")
+    assert [op["wire_bytes"] for op in summed] == [
+        pytest.approx(2 * (devices - 1) / devices * op["message_bytes"]) for op in summed
+    ]
+    assert len(summed) == (devices > 0)
+    assert headed["parameters"] == plain["parameters"]
+    for name in ("Mamba-1 parameters", "Mamba-1 time step"):
+        (one, *_), (two, *_) = forward(plain, name), forward(headed, name)
+        assert one["flops"] == pytest.approx(two["flops"])
+
+
+def test_two_heads_of_mamba_1_keep_two_of_what_is_projected():
+    kept = [memory_of(of("S", gpus=1, ssm_groups=groups))["activations"] for groups in (1, 2)]
+    assert kept[1] - kept[0] == 4 * 4096 * 2 * (64 + 2 * 16)
+
+
+def test_a_shared_block_stands_before_mamba_1_too():
+    """The same block, and what a layer has of its own, as before Mamba-2; the mixers' numbers are theirs."""
+    of_block = []
+    for mixer, shared, sizes in (("M", "Z", KINDS["M"]), ("S", "Y", KINDS["S"])):
+        both = [explained(study(**{**MIXER, "tied": "on", **sizes, "layers": 3, "layer_pattern": pattern}))
+                for pattern in (mixer * 2 + shared, mixer * 3)]  # fmt: skip
+        more = forward(both[0], "shared ", "attention")
+        of_block.append((both[0]["parameters"] - both[1]["parameters"],
+                         [(op["operation"], op["calls"], op["flops"], op["hbm_bytes"]) for op in more]))  # fmt: skip
+    assert of_block[0] == of_block[1]
+    assert len(of_block[0][1]) > 5
+
+
 def test_what_mamba_2_keeps_by_hand():
     """Of a token: two inputs of norms and blocks, 6176 projected, 2 x 2048 scanned and normed; the network."""
     fields = {**MIXER, **SIZES, "gpus": 1}
@@ -350,11 +383,10 @@ def test_words_of_layers_are_written_short_and_read_again():
     ({"index_heads": 4}, "means nothing without kv_lora_rank"),
     ({"moe_latent_hidden": 64}, "means nothing without experts"),
     ({"layer_pattern": "*Ex4", "experts": 8, "top_k": 2, "dense_layers": 1}, "dense_layers beside layer_pattern"),
-    ({"kv_lora_rank": 64, "rope_head_dim": 16, "attention_gate": "on"}, "headwise is"),
     ({"layer_pattern": "Z-x4", **SIZES, "tp": 1, "pp": 2}, "share a block"),
     ({"layer_pattern": "M-x4", **SIZES, "shared_rank": 8}, "layers that share a block"),
     ({"layer_pattern": "M-x4", **SIZES, "kda_gates": "full"}, "Kimi Delta Attention"),
-    ({"layer_pattern": "H-x4", **SIZES, "kv_lora_rank": 64, "rope_head_dim": 16}, "layers H and Z"),
+    ({"layer_pattern": "H-x4", **SIZES, "kv_lora_rank": 64, "rope_head_dim": 16}, "layers H, Z and Y"),
     ({**SPARSE, "cp": 2}, "cp_comm all_gather"),
     ({"architecture": "encoder-decoder", "encoder_layers": 2, "packed_documents": 2}, "of an encoder-decoder"),
 ])  # fmt: skip

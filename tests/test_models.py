@@ -48,7 +48,7 @@ ACTIVE = {"mixtral-8x7b": 12.9e9, "deepseek-v2": 21e9, "deepseek-v3": 37e9, "qwe
           "qwen3-235b-a22b": 22e9, "llama-4-scout": 17e9, "dbrx-132b": 36e9, "nemotron-3-super-120b-a12b": 12.77e9,
           "jamba-1.5-large": 94e9, "qwen3-next-80b-a3b": 3.87e9, "dots.llm1": 14e9, "hunyuan-a13b": 13e9,
           "solar-open-100b": 12e9, "ernie-4.5-300b-a47b": 47e9, "moonlight-16b-a3b": 3e9,
-          "ling-mini-2.0": 1.4e9}  # fmt: skip
+          "ling-mini-2.0": 1.4e9, "ling-flash-2.0": 6.1e9, "mistral-large-3-675b": 41e9}  # fmt: skip
 # Named by their size without embeddings, or by that of a model with tied ones (arXiv:2408.10197).
 OF_THE_STUDY = {"neox-19m": 18.9e6, "neox-49m": 49.2e6, "neox-1.3b": 1.21e9, "neox-13b": 12.6e9}
 TABLE_4 = (

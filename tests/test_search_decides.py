@@ -201,7 +201,7 @@ def test_layouts_within_the_error_of_a_ratio_tie_with_the_best(found, capsys):
     assert span["low_s"] < best < span["high_s"]
     assert run([*SHELL, "--set", "global_batch=64"]) == 0
     out = capsys.readouterr().out
-    assert f"{span['low_s']:.4g} to {span['high_s']:.4g} s for 80 % of runs" in out
+    assert f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for 80 % of runs" in out
     assert "layouts tie" in out
 
 

@@ -199,7 +199,7 @@ def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
 def test_no_more_blocks_are_shared_than_layers_share_them():
     given = {"hardware": "h100-sxm", "model": "zamba2-2.7b"}
     assert told({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
-    with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z\)"):
+    with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z, Y\)"):
         told({**given, "set": {"shared_blocks": 10}})
 
 

@@ -9,8 +9,9 @@ MODEL = (
     "hidden", "seq_len", "layers", "architecture", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated", "norm",
     "norms", "parallel_blocks", "bias", "qk_norm", "attention_sinks", "position", "max_positions", "vocab",
     "vocab_multiple", "tied", "extra_parameters", "window", "global_every", "experts", "top_k", "router_bias",
-    "moe_ffn_hidden", "shared_experts", "shared_ffn_hidden", "dense_layers", "moe_every", "capacity_factor",
-    "q_lora_rank", "kv_lora_rank", "rope_head_dim", "v_head_dim", *(field.name for field in LAYER_FIELDS),
+    "moe_ffn_hidden", "shared_experts", "shared_ffn_hidden", "shared_expert_gate", "dense_layers", "moe_every",
+    "capacity_factor", "q_lora_rank", "kv_lora_rank", "rope_head_dim", "v_head_dim",
+    *(field.name for field in LAYER_FIELDS),
 )  # fmt: skip
 DEGREES = ("gpus", "micro_batch", "tp", "pp", "pp_layout", "ep", "etp", "dp", "placement")
 HARDWARE = ("flop_vs_bw", "flops", "network", "scale_up", "scale_out", "memory_bandwidth", "memory_capacity", "latency",
@@ -26,7 +27,8 @@ NEEDS = {
     "clamped_glu": "experts", "router_groups": "router_group_topk", "router_group_topk": "router_groups",
     "global_every": "window", "rope_head_dim": "kv_lora_rank", "q_lora_rank": "kv_lora_rank", "etp": "experts",
     "index_heads": "kv_lora_rank", "index_dim": "index_heads", "index_topk": "index_heads",
-    "moe_latent_hidden": "experts",
+    "moe_latent_hidden": "experts", "shared_expert_gate": "experts",
+    "moe_latent_norm": "moe_latent_hidden",
     **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith(("ssm_", "shared_", "kda_"))},
 }  # fmt: skip
 # Choices that have no effect where another field has this value; a study that sweeps that one may still give them.

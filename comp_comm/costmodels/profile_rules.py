@@ -74,7 +74,8 @@ class ProfileRules:
         """Return where GEMMs run by a recipe that the device has not."""
         recipe, timing = np.asarray(self.work.scenario.formats.recipe), self.work.hardware.timing
         numbers = {Recipe.MXFP8: "mxfp8_efficiency", Recipe.BLOCKWISE: "fp8_block_efficiency",
-                   Recipe.DELAYED: "fp8_efficiency", Recipe.TENSORWISE: "fp8_efficiency"}  # fmt: skip
+                   Recipe.DELAYED: "fp8_efficiency", Recipe.TENSORWISE: "fp8_efficiency",
+                   Recipe.ROWWISE: "fp8_efficiency", Recipe.ROWWISE_WITH_GW_HP: "fp8_efficiency"}  # fmt: skip
         return {f"timing.{name}": (recipe == code) & np.isnan(to_float(getattr(timing, name)))
                 for code, name in numbers.items() if somewhere(recipe == code)}  # fmt: skip
 

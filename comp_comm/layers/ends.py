@@ -7,6 +7,7 @@ from typing import NamedTuple
 from comp_comm.choices import Architecture, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float, where
 from comp_comm.kernel_choices import CrossEntropy
+from comp_comm.layers.attention_residual import final_residual, residual_parameters
 from comp_comm.layers.block import MASK
 from comp_comm.layers.shared_block import shared_parameters
 from comp_comm.layers.stages import Stage
@@ -71,7 +72,7 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
 
     Each module of multi-token prediction makes logits of its own.
     """
-    operations: list[Operation] = []
+    operations: list[Operation] = [*final_residual(c)]
     if c.has_vocab:
         times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
         columns = vocab / c.layout.tp
@@ -148,5 +149,5 @@ def end_parameters(c: Context, vocab: Array) -> EndParameters:
         embedding = embedding + where(vit & (patches > 0), (patches + 1) * h, 0.0)
         head = where(vit, (h + 1) * classes, head)
     # An encoder beside the decoder ends in a norm of its own.
-    norms = (1.0 + t.encoder_decoder) * h * Norm.look_up("weights", t.norm)
+    norms = (1.0 + t.encoder_decoder) * h * Norm.look_up("weights", t.norm) + residual_parameters(c, 1.0)
     return EndParameters(embedding, head, to_float(norms))

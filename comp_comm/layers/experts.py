@@ -47,7 +47,9 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 # Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
 # In few bits half as many more quantise their operands.
+# A gate on shared experts is a product, a sigmoid and a product.
 KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0, 6.0, 0.5
+KERNELS_OF_GATE = 3.0
 # Numbers that a clamped gate in operations of its own moves, of the width and of a token; and keeps of the width: both
 # halves of the product, the clamped gate, its sigmoid, their product, the other half and 1, and the product of the two.
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
@@ -100,6 +102,7 @@ class Experts(Block):
                 casts=casts,
             ),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
+            *_gate(c),
         ]
 
     def launches(self, c: Context) -> Array:
@@ -107,7 +110,8 @@ class Experts(Block):
         router, dispatch, others = (CudaGraph.look_up(part, c.layout.cuda_graph) for part in
                                     ("router", "dispatch", "others"))  # fmt: skip
         per_expert = ExpertKernels.look_up("launches", c.layout.expert_kernels)
-        products = KERNELS_OF_EXPERTS + per_expert * local_experts(c) + KERNELS_OF_SHARED * _has_shared(c)
+        shared = KERNELS_OF_SHARED * _has_shared(c) + KERNELS_OF_GATE * _has_gate(c)
+        products = KERNELS_OF_EXPERTS + per_expert * local_experts(c) + shared
         quantising = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
         exchange = Dispatcher.look_up("launches", c.layout.ep_dispatch)
         return KERNELS_OF_ROUTER * router + exchange * dispatch + products * quantising * others
@@ -129,27 +133,32 @@ class Experts(Block):
         """Return router and shared experts, and apart from them the experts of this device."""
         shared = _shared_width(c)
         extra = where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
-        router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
+        router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts + _has_gate(c) * c.t.hidden
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
         dense = router + extra
         if any_of(projected):
             dense = dense + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+            dense = dense + _latent_norm(c) * projected
         per_expert = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
         return LayerParameters(dense, (to_float(c.t.experts) / c.layout.ep) * per_expert)
 
     def tp_replicated(self, c: Context) -> TpReplicated:
-        """Return the router where it sees a part of the tokens, and the projections to experts' latent and back."""
+        """Return router and gate where they see a part of the tokens, and the projections to a latent and back."""
         latent = to_float(c.t.moe_latent_hidden)
         # A router's bias where no other layer has one balances the experts: it has no gradient.
         bias = to_float(c.t.router_bias) * biased(c, "ffn")
         sees_part = 1.0 - experts_split_over_tp(c)
-        router = sees_part * (to_float(c.t.hidden) + bias) * c.t.experts
-        return TpReplicated(to_float(router + 2 * c.t.hidden * latent), sees_part * (1.0 + bias) + 2.0 * (latent > 0))
+        gate = _has_gate(c)
+        router = sees_part * ((to_float(c.t.hidden) + bias) * c.t.experts + gate * c.t.hidden)
+        norm = _latent_norm(c)
+        tensors = sees_part * (1.0 + bias + gate) + 2.0 * (latent > 0) + norm
+        return TpReplicated(to_float(router + (2 * c.t.hidden + norm) * latent), tensors)
 
     def tensors(self, c: Context) -> Array:
         """Return router, matrices of all experts together, and those of shared experts, with biases."""
-        return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - biased(c, "ffn")
+        without = biased(c, "ffn") * (1.0 + _has_gate(c))
+        return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - without + _latent_norm(c)
 
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
@@ -167,12 +176,13 @@ class Experts(Block):
         if any_of(apart):
             of_width = where(apart > 0, CLAMPED_KEPT * c.formats.activation, of_width)
         experts = expert_tokens(c) * (of_width * width + tokens)
-        if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        if any_of(c.t.moe_latent_hidden):  # the input of the projection back, and of a norm before it
+            each = c.operand_kept + _latent_norm(c) * (c.formats.activation + c.norm_saved)
+            experts = experts + each * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
         copies = RouterPrecision.look_up("size", c.layout.router_precision)
         if any_of(copies):  # of the router's input, and of its weights
             experts = experts + copies * (routed_tokens(c) + c.t.experts) * to_float(c.t.hidden)
-        return [SavedActivations("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
+        return [SavedActivations("moe", to_float(experts) + _shared_bytes(c))]
 
     def last_input(self, c: Context) -> Array:
         """Return the bytes of the input of the experts' matrix down."""
@@ -192,9 +202,8 @@ class Experts(Block):
         modules = [Module("moe", add_up(each.size for each in self.saved_activations(c)), names, calls, self.splits(c)),
                    Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
         if any_of(shared):
-            names = dict.fromkeys(network_names("shared expert"), 1.0)
-            size = network_bytes(c, _shared_width(c))
-            modules.append(Module("shared_experts", size, names, splits=shared, within="moe"))
+            names = dict.fromkeys((*network_names("shared expert"), *(each.name for each in _gate(c))), 1.0)
+            modules.append(Module("shared_experts", _shared_bytes(c), names, splits=shared, within="moe"))
         return modules
 
 
@@ -227,11 +236,32 @@ def _latent(c: Context) -> list[Operation]:
     times = to_float(latent > 0)
     if not any_of(times):
         return []
-    inside, h = at_least_one(latent), c.t.hidden
+    inside, h, normed = at_least_one(latent), c.t.hidden, _latent_norm(c)
+    moved = 2.0 * c.formats.activation * c.split_tokens * inside
+    norm = Elementwise("experts' latent norm", "2 T_s L elements", normed, moved, 1.5 * moved, c.kernel_cost)
     return [
         Gemm("experts' latent", "2 T_s H L", count=times, m=c.split_tokens, k=h, n=inside),
+        *([norm] if any_of(normed) else []),
         Gemm("experts' latent back", "2 T_s L H", count=times, m=c.split_tokens, k=inside, n=h),
     ]
+
+
+def _gate(c: Context) -> list[Operation]:
+    """Return the gate on what shared experts make, a sigmoid of one number a token, where there is one (Qwen)."""
+    gated, tokens = _has_gate(c), routed_tokens(c)
+    if not any_of(gated):
+        return []
+    size = c.formats.activation * tokens * c.t.hidden
+    return [
+        Gemm("shared expert gate", "2 T_s H", count=gated, m=tokens, k=c.t.hidden, n=1.0, sixteen_bit=1),
+        Elementwise("shared expert gating", "2 T_s H elements", gated, 2 * size, 3 * size, c.kernel_cost),
+    ]
+
+
+def _shared_bytes(c: Context) -> Array:
+    """Return the bytes that shared experts keep; where there is a gate, also their output, and a number a token."""
+    gated = _has_gate(c) * c.formats.activation * routed_tokens(c) * (to_float(c.t.hidden) + 1.0)
+    return network_bytes(c, _shared_width(c)) + gated
 
 
 def _weighted_size(c: Context) -> Array:
@@ -242,6 +272,14 @@ def _weighted_size(c: Context) -> Array:
 
 def _has_shared(c: Context) -> Array:
     return to_float(to_float(c.t.shared_ffn_hidden) > 0)
+
+
+def _latent_norm(c: Context) -> Array:
+    return to_float(c.t.moe_latent_norm) * (to_float(c.t.moe_latent_hidden) > 0)
+
+
+def _has_gate(c: Context) -> Array:
+    return to_float(c.t.shared_expert_gate) * _has_shared(c)
 
 
 def _shared_width(c: Context) -> Array:

@@ -21,6 +21,12 @@ from comp_comm.layers.adapters import (
     down_unread,
     input_unread,
 )
+from comp_comm.layers.attention_residual import (
+    PARAMETERS,
+    residual_bytes,
+    residual_operations,
+    residual_parameters,
+)
 from comp_comm.layers.block import (
     MASK,
     Block,
@@ -73,7 +79,7 @@ class LayerKind:
 
     def operations_by_block(self, c: Context) -> list[Sequence[Operation]]:
         """Return the operations of each block in order, and then those around them."""
-        around: list[Operation] = [self._norms_and_sums(c)]
+        around: list[Operation] = [self._norms_and_sums(c), *residual_operations(c, self._residuals)]
         if not c.frozen:
             return [*(block.operations(c) for block in self.blocks), around]
         of_blocks = [(block, frozen(block.operations(c))) for block in self.blocks]
@@ -87,7 +93,8 @@ class LayerKind:
 
     def launches(self, c: Context) -> Array:
         """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
-        around = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
+        sums = self._residuals * (1.0 + (to_float(c.t.attn_res_block) > 0))
+        around = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + sums)
         launched = around + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
         if not c.frozen:
             return launched
@@ -105,6 +112,7 @@ class LayerKind:
         """Return the parameters of one layer that a device holds."""
         parts = [block.parameters(c) for block in self.blocks]
         norms = self._norms(c) * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
+        norms = norms + residual_parameters(c, self._residuals)
         dense, experts = (
             sum(sizes, to_float(0.0)) for sizes in zip(*((part.dense, part.experts) for part in parts), strict=True)
         )
@@ -126,7 +134,7 @@ class LayerKind:
     def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
         parts = [block.tp_replicated(c) for block in self.blocks]
-        tensors = self._norms(c) * Norm.look_up("weights", c.t.norm)
+        tensors = self._own_tensors(c)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
         biases, of_biases = (add_up(sizes) for sizes in zip(*((part.biases, part.bias_tensors) for part in parts),
                                                             strict=True))  # fmt: skip
@@ -134,8 +142,7 @@ class LayerKind:
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters of one layer are, as PyTorch's modules have them."""
-        norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
-        return add_up((norms, *(block.tensors(c) for block in self.blocks)))
+        return add_up((self._own_tensors(c), *(block.tensors(c) for block in self.blocks)))
 
     def saved_activations(self, c: Context) -> list[SavedActivations]:
         """Return the activations that one layer saves of a micro-batch: inputs of norms and blocks, and the blocks'.
@@ -150,6 +157,7 @@ class LayerKind:
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
         around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
         around = around + self._norms(c) * c.norm_saved * c.split_tokens * c.t.hidden
+        around = around + residual_bytes(c, self._residuals)
         of_blocks = (saved for block in self.blocks for saved in block.saved_activations(c))
         saved = [SavedActivations("layernorm", to_float(around)), *of_blocks]
         return [*saved, SavedActivations("adapters", self._of_adapters(c))] if c.frozen else saved
@@ -229,6 +237,11 @@ class LayerKind:
     def _norms(self, c: Context) -> Array:
         """Return how many norms there are: ``norms`` of a layer of two blocks, half of them of each block more."""
         return np.ceil(to_float(c.t.norms) * self._residuals / 2)
+
+    def _own_tensors(self, c: Context) -> Array:
+        """Return how many tensors of hidden numbers are beside the blocks: of norms, and of attention residuals."""
+        norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
+        return to_float(norms + PARAMETERS * self._residuals * (to_float(c.t.attn_res_block) > 0))
 
     def _input_size(self, c: Context) -> Array:
         """Return the bytes of a number that is kept of a block's input, of all blocks in the mean."""

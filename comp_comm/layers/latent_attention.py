@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from comp_comm.choices import AttentionGate
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, kept_whole, projected, rotary
 from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, TpReplicated, at_least_one
@@ -31,7 +32,9 @@ class LatentAttention(SelfAttention):
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
         gates = _all_gates(c)
+        own = _own_gates(c)
         gate = [Gemm("attention gate projection", "2 T_s H a", count=1.0, m=c.kept_input_tokens, k=h, n=gates)]
+        split = [Gemm("attention gate projection", "2 T H a d_v / tp", count=1.0, m=c.tokens, k=h, n=own)]
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
         q_inputs = where(q_rank > 0, q_rank, h)
@@ -55,6 +58,7 @@ class LatentAttention(SelfAttention):
             *rotary(c),
             self.core(c),
             *(gate if any_of(gates) else []),
+            *(split if any_of(own) else []),
             *gated(c),
             Gemm("attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
@@ -64,7 +68,8 @@ class LatentAttention(SelfAttention):
 
         Projections down are of each device's own tokens; what they make is gathered forward, and the sum of its
         gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed),
-        and a gate of each head.
+        and a gate of each head. A gate of each number is projected by heads of whole inputs: these are gathered, too,
+        and again for the gradient of its weights.
         """
         exchanged = super().collectives(c)
         split = c.split_inputs
@@ -74,6 +79,11 @@ class LatentAttention(SelfAttention):
         numbers = queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim + _all_gates(c)
         message = c.tokens * c.formats.comm * numbers
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
+        own = split * (_own_gates(c) > 0)
+        inputs = c.tokens * c.t.hidden * c.formats.operand_comm
+        of_gate = [("gate input all-gather", "all_gather", own, own, inputs),
+                   ("gate input gradient reduce-scatter", "reduce_scatter", none, own,
+                    c.tokens * c.t.hidden * c.formats.comm)]  # fmt: skip
         return [
             *exchanged,
             Collective(
@@ -96,6 +106,20 @@ class LatentAttention(SelfAttention):
                 backward_count=split,
                 group=c.tp_group,
             ),
+            *(
+                Collective(
+                    name,
+                    "b s H",
+                    count=forward,
+                    kind=kind,
+                    parallelism="tp",
+                    message_bytes=size,
+                    backward_count=backward,
+                    group=c.tp_group,
+                )
+                for name, kind, forward, backward, size in of_gate
+                if any_of(own)
+            ),
         ]
 
     def gathers_itself(self, c: Context) -> Numeric:
@@ -109,7 +133,7 @@ class LatentAttention(SelfAttention):
         width = c.heads * c.key_dim
         queries = where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
-        gates = h * _all_gates(c)
+        gates = h * (_all_gates(c) + _own_gates(c))
         return LayerParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
     def tp_replicated(self, c: Context) -> TpReplicated:
@@ -160,5 +184,10 @@ class LatentAttention(SelfAttention):
 
 
 def _all_gates(c: Context) -> Array:
-    """Return the numbers of a token of the gates of all heads: they are projected on every device of TP, as latents."""
-    return to_float(gate_numbers(c) * c.layout.tp)
+    """Return the numbers of a token of the gates of all heads, one each: made on every device of TP, as latents are."""
+    return to_float(gate_numbers(c) * c.layout.tp * ~AttentionGate.ON.where(c.t.attention_gate))
+
+
+def _own_gates(c: Context) -> Array:
+    """Return the numbers of a token of gates with one for each number of this device's heads, which TP splits."""
+    return to_float(gate_numbers(c) * AttentionGate.ON.where(c.t.attention_gate))

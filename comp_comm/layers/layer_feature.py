@@ -40,6 +40,7 @@ class LayerFeature(IntFlag):
     NO_NETWORK = 4096
     PARALLEL_MAMBA2 = 8192
     SHARED_BLOCK = 16384
+    SHARED_BEFORE_MAMBA1 = 32768
 
     @property
     def attends(self) -> bool:
@@ -53,7 +54,7 @@ class LayerFeature(IntFlag):
         prefix = ""
         if LayerFeature.PARALLEL_MAMBA2 in self:
             prefix = "attention and "
-        elif LayerFeature.SHARED_BLOCK in self:
+        elif self & (LayerFeature.SHARED_BLOCK | LayerFeature.SHARED_BEFORE_MAMBA1):
             prefix = "shared "
         words = [prefix + block.name for block in mixer if isinstance(block, StateMixer)]
         if self.attends:
@@ -94,10 +95,12 @@ MIXERS: dict[LayerFeature, tuple[Block, ...]] = {
     LayerFeature.KIMI: (KimiDeltaAttention(),), LayerFeature.LIGHTNING: (LightningAttention(),),
     LayerFeature.PARALLEL_MAMBA2: (SelfAttention(), Mamba2BesideAttention()),
     LayerFeature.SHARED_BLOCK: (SharedAttention(), SharedNetwork(), Mamba2()),
+    LayerFeature.SHARED_BEFORE_MAMBA1: (SharedAttention(), SharedNetwork(), Mamba1()),
 }  # fmt: skip
 LETTERS = {
     "M": LayerFeature.MAMBA2, "S": LayerFeature.MAMBA1, "G": LayerFeature.DELTA, "K": LayerFeature.KIMI,
     "L": LayerFeature.LIGHTNING, "H": LayerFeature.PARALLEL_MAMBA2, "Z": LayerFeature.SHARED_BLOCK,
+    "Y": LayerFeature.SHARED_BEFORE_MAMBA1,
     "*": LayerFeature(0), "W": LayerFeature.WINDOWED, "T": LayerFeature.SHARES_INDEX, "": LayerFeature.NO_MIXER,
 }  # fmt: skip
 NETWORK_LETTERS = {"E": LayerFeature.EXPERTS, "-": LayerFeature(0), "": LayerFeature.NO_NETWORK}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, to_float
 from comp_comm.formulas.state_space import selective_scan_flops, ssd_flops
+from comp_comm.group import Group
 from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.products import FusedProducts
@@ -65,7 +66,10 @@ class Mamba2BesideAttention(Mamba2):
 
 
 class Mamba1(StateMixer):
-    """Mamba-1: every channel has a state, of parameters that are projected from all channels."""
+    """Mamba-1: every channel has a state, of parameters that are projected from all channels of its group.
+
+    There is one group but in Zamba, whose heads of channels have parameters of their own (``ssm_groups``).
+    """
 
     name = "Mamba-1"
     decode_flops = 5.0
@@ -81,9 +85,10 @@ class Mamba1(StateMixer):
     def more_projections(self, c: Context) -> Sequence[Operation]:
         """Return the projections of the channels to time step, B and C, and of the time step to each channel."""
         s, rank = sizes(c), to_float(c.t.ssm_dt_rank)
+        each, made = s.inner / s.groups, rank + 2 * s.dim
         return [
-            Gemm("Mamba-1 parameters", "2 T (d / tp) (r + 2 N)", count=1.0, m=c.tokens, k=s.inner, n=rank + 2 * s.dim),
-            Gemm("Mamba-1 time step", "2 T r d / tp", count=1.0, m=c.tokens, k=rank, n=s.inner),
+            Gemm("Mamba-1 parameters", "2 T (d / tp) (r + 2 N)", 1.0, m=c.tokens, k=each, n=made, groups=s.groups),
+            Gemm("Mamba-1 time step", "2 T r d / tp", 1.0, m=c.tokens, k=rank, n=each, groups=s.groups),
         ]
 
     def scan(self, c: Context) -> FusedProducts:
@@ -102,8 +107,9 @@ class Mamba1(StateMixer):
         )
 
     def collectives(self, c: Context) -> Sequence[Collective]:
-        """Return context parallelism's, and TP's sum of the parameters that every channel has a part in."""
-        many = to_float(to_float(c.layout.tp) > 1)
+        """Return context parallelism's, and TP's sum of the parameters that every channel of a group has a part in."""
+        members = maximum(to_float(c.layout.tp) / c.t.ssm_groups, 1.0)
+        many = to_float(members > 1)
         message = c.tokens * (to_float(c.t.ssm_dt_rank) + 2 * to_float(c.t.ssm_state)) * c.formats.comm
         summed = [
             Collective(
@@ -114,7 +120,7 @@ class Mamba1(StateMixer):
                 parallelism="tp",
                 message_bytes=message,
                 backward_count=many,
-                group=c.tp_group,
+                group=Group(members, c.tp_group.stride),
             )
         ]
         return [*super().collectives(c), *(summed if any_of(many) else [])]
@@ -130,4 +136,4 @@ class Mamba1(StateMixer):
     def kept_numbers(self, c: Context) -> Array:
         """Return input and gate, the convolved input, time step, B and C, and what the scan and the gate make."""
         s = sizes(c)
-        return self.projected(c) + 4 * s.inner + to_float(c.t.ssm_dt_rank) + 2 * s.dim
+        return self.projected(c) + 4 * s.inner + s.groups * (to_float(c.t.ssm_dt_rank) + 2 * s.dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import somewhere, to_float, where
+from comp_comm.layers.attention_residual import sent_with
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
@@ -12,12 +13,15 @@ def boundary_collectives(c: Context) -> list[Collective]:
     """Return the sends of a stage while its layers see a micro-batch: one after every chunk, forward and backward.
 
     Without sequence parallelism every device of a TP group has the whole message: each sends its part, and the parts
-    are gathered on arrival (Megatron-LM's scatter-gather), unless ``scatter_gather`` is off.
+    are gathered on arrival (Megatron-LM's scatter-gather), unless ``scatter_gather`` is off. With attention residuals
+    go what blocks of layers have made.
     """
     if not any_of(to_float(c.layout.pp) - 1):
         return []
     times = c.layout.boundaries
     message = c.split_tokens * c.t.hidden * c.formats.comm
+    if any_of(c.t.attn_res_block):
+        message = message * sent_with(c)
     scattered = (to_float(c.layout.sp) == 0) & (to_float(c.layout.tp) > 1) & Switch.ON.where(c.layout.scatter_gather)
     sent = where(scattered, message / c.layout.tp, message) if somewhere(scattered) else message
     sends = [

@@ -1,7 +1,8 @@
-"""A block of attention and a network whose weights several layers share, before a mixer with a state (Zamba2).
+"""A block of attention and a network whose weights several layers share, before a mixer with a state (Zamba 1 and 2).
 
 It reads the hidden state beside the embedding, without residual sums of its own; adapters of a low rank and a
-projection of what comes out are each layer's own (arXiv:2411.15242, and Zamba2 in Hugging Face transformers).
+projection of what comes out are each layer's own (arXiv:2405.16712, which has no adapters, and 2411.15242; Zamba and
+Zamba2 in Hugging Face transformers).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import ClassVar
 
 from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.layer_pattern import count_of
+from comp_comm.layer_pattern import SHARED, count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes
 from comp_comm.layers.block import Block, LayerParameters, SavedActivations, mlp_parameters
 from comp_comm.layers.context_parallel import exchanges
@@ -98,8 +99,8 @@ class SharedAttention(SelfAttention):
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that all layers of the block are on one stage of a pipeline, which holds its weights."""
-        return [rule(to_float(c.layout.pp) > 1, "layers that share a block (Z) on several stages of a pipeline are not "
-                     "modelled", "pp", "layer_pattern")]  # fmt: skip
+        return [rule(to_float(c.layout.pp) > 1, "layers that share a block (Z, Y) on several stages of a pipeline are "
+                     "not modelled", "pp", "layer_pattern")]  # fmt: skip
 
 
 class SharedNetwork(Block):
@@ -152,7 +153,7 @@ def shared_parameters(c: Context) -> Array:
     """
     if not c.t.layer_pattern.given:
         return to_float(0.0)
-    there = to_float(count_of(c.t.layer_pattern, "Z") > 0)
+    there = to_float(count_of(c.t.layer_pattern, SHARED) > 0)
     if not any_of(there):
         return to_float(0.0)
     h = to_float(c.t.hidden)

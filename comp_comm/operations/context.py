@@ -72,10 +72,12 @@ class Context:
         """Bytes of a number that a GEMM keeps of its input for the backward pass.
 
         Transformer Engine keeps what it quantised, in the one orientation that weight gradients need; where shards are
-        the optimizer's weights (torchao's float8 under FSDP2), it is what comes in, quantised again.
+        the optimizer's weights (torchao's float8 under FSDP2), and with a scale for each row, it is what comes in,
+        quantised again.
         """
         f = self.formats
-        theirs = (to_codes(f.recipe) != int(Recipe.NONE)) & MasterWeights.COPY.where(self.layout.master_weights)
+        stored = (to_codes(f.recipe) != int(Recipe.NONE)) & (Recipe.look_up("stored", np.maximum(f.recipe, 0)) > 0)
+        theirs = stored & MasterWeights.COPY.where(self.layout.master_weights)
         if not somewhere(theirs):
             return to_float(f.activation)
         return np.where(theirs, Recipe.look_up("size", np.maximum(f.recipe, 0)), f.activation)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, isnan, somewhere, to_codes, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, somewhere, to_codes, to_float, where
 from comp_comm.formulas.block_scaled import block_scaled_flops
 from comp_comm.formulas.kernels import gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import Hardware
@@ -126,33 +126,49 @@ class Kernels:
         run = self.run(op)
         m, k, n = op.m, op.k, op.n
         moved = op.moved(run.operand, self.activation)
-        stored = op.moved_for_weights(run.operand, self.gradient)
         flops = op.flops * self.few_rows(op) if op.grouped else op.padded_flops
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
-        for_weights = self.product(flops if op.grouped else op.flops, (n, k, m), stored, op.groups, run)
+        share = self._of_weights
+        of_weights = run if share is None else self.run(op, share)
+        stored = op.moved_for_weights(of_weights.operand, self.gradient)
+        for_weights = self.product(flops if op.grouped else op.flops, (n, k, m), stored, op.groups, of_weights)
         if self.serving or not somewhere(self.quantising.mask):
             return Passes(forward, for_input + for_weights, for_weights)
         if op.grouped:
-            for_weights = for_weights * where(run.quantised > 0, GROUPED_WEIGHTS, 1.0)
+            for_weights = for_weights * where(of_weights.quantised > 0, GROUPED_WEIGHTS, 1.0)
         rows = to_float(op.groups) * m
-        inputs, gradients = (run.quantised * self.quantising.seconds(rows * size, starts=op.casts) for size in (k, n))
+        both = 2.0 if share is None else 1.0 + share
+        inputs, gradients = (run.quantised * self.quantising.seconds(rows * size, both, op.casts, apart)
+                             for size, apart in ((k, True), (n, False)))  # fmt: skip
+        if not op.grouped:  # experts' own kernels scale what they write
+            for_input = for_input + run.quantised * self.quantising.rescaling(rows * k * op.matrices)
+            for_weights = for_weights + of_weights.quantised * self.quantising.rescaling(op.weights)
         return Passes(forward + inputs, for_input + for_weights + gradients, for_weights)
 
-    def run(self, op: Gemm) -> Run:
-        """Return how a GEMM runs: by the recipe where there is one and it does not stay in 16 bits."""
+    def run(self, op: Gemm, share: Numeric = 1.0) -> Run:
+        """Return how a GEMM runs: by the recipe where there is one and it does not stay in 16 bits.
+
+        ``share`` is 0 for products of it that the recipe leaves in 16 bits.
+        """
         mask, plain = self.quantising.mask, self._plain
         if not somewhere(mask):
             return plain
-        quantised = mask * (1 - to_float(op.sixteen_bit))
+        quantised = mask * (1 - to_float(op.sixteen_bit)) * share
         by_recipe, half = self._per_flop_by_recipe
         ramp_k, ramp_tiles = self.quantising.ramps
-        if not somewhere(op.sixteen_bit):
+        if not somewhere(op.sixteen_bit) and everywhere(to_float(share) > 0):
             return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
         there = quantised > 0
         wide = where(mask, HALF, self.operand)
         return Run(where(there, by_recipe, half), where(there, self.operand, wide), quantised,
                    where(there, ramp_k, plain.ramp_k), where(there, ramp_tiles, plain.ramp_tiles))  # fmt: skip
+
+    @cached_property
+    def _of_weights(self) -> Array | None:
+        """1 where gradients of weights run by the recipe, 0 where in 16 bits; None where all do that others do."""
+        share = Recipe.look_up("weight_gradients", self.quantising.recipe)
+        return None if everywhere(share > 0) else share
 
     @cached_property
     def _plain(self) -> Run:

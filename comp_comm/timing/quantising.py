@@ -11,6 +11,13 @@ from comp_comm.kernel_choices import Recipe
 from comp_comm.lazy import cached_property
 from comp_comm.structs import struct
 
+# GEMMs with a scale for each row, over those with one for the tensor: most shapes reach 90 to 100 % (pytorch/pytorch
+# issue 147971, torch._scaled_mm on H100 with fast accumulation); the middle of that.
+ROWWISE_EFFICIENCY = 0.95
+# What kernels that transpose keep of the rate of others that torch.compile makes: 1.4 of 2.2 TB/s on H100
+# (pytorch/pytorch issue 133242). Bytes of a result that is read, scaled and written.
+TRANSPOSED_RATE, RESCALED_BYTES = 1.4 / 2.2, 4.0
+
 
 @struct
 class Quantising:
@@ -34,7 +41,8 @@ class Quantising:
         efficiencies = {
             Recipe.NONE: t.gemm_efficiency, Recipe.DELAYED: t.fp8_efficiency, Recipe.TENSORWISE: t.fp8_efficiency,
             Recipe.BLOCKWISE: t.fp8_block_efficiency, Recipe.MXFP8: t.mxfp8_efficiency,
-            Recipe.NVFP4: t.nvfp4_efficiency,
+            Recipe.NVFP4: t.nvfp4_efficiency, Recipe.ROWWISE: t.fp8_efficiency * ROWWISE_EFFICIENCY,
+            Recipe.ROWWISE_WITH_GW_HP: t.fp8_efficiency * ROWWISE_EFFICIENCY,
         }  # fmt: skip
         return by_code(self.recipe, lambda code: to_float(efficiencies[Recipe.at(code)]))
 
@@ -62,26 +70,32 @@ class Quantising:
         return where(fp4 & ~isnan(own_k), own_k, k), where(fp4 & ~isnan(own), own, tiles)
 
     @cached_property
-    def _per_element(self) -> tuple[Array, Array]:
-        """Seconds an element takes in one orientation, and in both: its largest number found, read, and written."""
+    def _per_element(self) -> tuple[Array, Array, Array]:
+        """Seconds an element takes in one orientation (its largest number found, read, and written), and in the second
+        one; and those of reading it anew where that one is made in another pass.
+        """
         timing, bandwidth = self.hardware.timing, to_float(self.hardware.memory_bandwidth)
-        amax, read, again, written, share = (
-            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share")
+        amax, read, again, written, share, stored = (
+            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share", "stored")
         )
         share = where(Recipe.BLOCKWISE.where(self.recipe), timing.block_cast_efficiency, share)
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         largest = amax / (bandwidth * timing.amax_efficiency)
         per_byte = 1 / (bandwidth * where(share > 0, share, timing.cast_efficiency))
-        one = largest + (read + written) * per_byte
-        return one, one + (again + written * (1 - single)) * per_byte
+        turned = again / where(stored > 0, 1.0, TRANSPOSED_RATE)
+        return (largest + (read + written) * per_byte, (turned + written * (1 - single)) * per_byte,
+                (1 - stored) * read * per_byte)  # fmt: skip
 
-    def seconds(self, elements: Numeric, orientations: int = 2, starts: Numeric = 1) -> Array:
+    def seconds(
+        self, elements: Numeric, orientations: Numeric = 2.0, starts: Numeric = 1, apart: bool = False
+    ) -> Array:  # fmt: skip
         r"""Return the seconds of quantising so many numbers, for GEMMs of one orientation or of both.
 
         .. math:: t = s t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
 
-        with the bytes b of `Recipe`, o orientations, s starts of the kernels, and the profile's ``amax_efficiency`` e_a
-        and ``cast_efficiency`` e_c (or that of the recipe).
+        with the bytes b of `Recipe` (b_r those of all reads), o orientations, s starts of the kernels, and of the
+        profile ``amax_efficiency`` e_a and ``cast_efficiency`` e_c (or that of the recipe). ``apart`` says that the
+        second orientation is of another pass than the first: a recipe that stores nothing reads the number anew.
 
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(cast_efficiency=0.5, fp8_transpose=1.0)
@@ -89,6 +103,21 @@ class Quantising:
         >>> round(float(quantising.seconds(1e9)), 6)
         0.008003
         """
-        one, both = self._per_element
+        once, second, anew = self._per_element
         start = to_float(starts) * Recipe.look_up("start_s", self.recipe)
-        return start + to_float(elements) * (both if orientations == 2 else one)
+        return start + to_float(elements) * (once + (to_float(orientations) - 1) * (second + anew * apart))
+
+    def rescaling(self, elements: Numeric) -> Array:
+        """Return the seconds of scaling so many results of a backward product in a pass of their own.
+
+        torchao has gradients made with accumulation in 32 bits, for which its kernel with a scale for each row is slow:
+        one without scales makes them, and another multiplies them, 16 bits read and written (pytorch/ao,
+        torchao/float8/float8_ops.py).
+
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> quantising = Quantising(Hardware(1.0, 1.0, 1e12, (), Timing()), np.asarray(Recipe.ROWWISE))
+        >>> round(float(quantising.rescaling(0.84e9)), 6)
+        0.004
+        """
+        each = RESCALED_BYTES / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.cast_efficiency)
+        return (1 - Recipe.look_up("stored", self.recipe)) * to_float(elements) * each

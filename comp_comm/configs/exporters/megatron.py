@@ -123,6 +123,7 @@ def _experts(point: Exported) -> Flags:
     frequency = f"([0]*{dense}+[1]*{layers - dense})" if dense else interval if interval > 1 else None
     return flags | {
         "--moe-latent-size": values.get("moe_latent_hidden"), "--moe-layer-freq": frequency,
+        "--moe-shared-expert-gate": point.on("shared_expert_gate"),
         "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),
         "--expert-tensor-parallel-size": values.get("etp") or point.number("tp"),
@@ -154,6 +155,8 @@ def _formats(point: Exported) -> Flags:
     precision, moments = point.word("precision"), point.word("optimizer_precision")
     if precision not in ("bf16", "fp16", "fp32", "fp8"):
         raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")
+    if point.word("recipe").startswith("rowwise"):
+        raise cannot(KIND, "recipe", point.word("recipe"), "give --recipe tensorwise, delayed, blockwise or mxfp8")
     gradients = point.word("grad_precision") or ("fp32" if precision == "fp32" else "bf16")
     fused, implementation = loss_fusion(KIND, point)
     moments = moments if moments != "fp32" else ""

@@ -6,6 +6,7 @@ import json
 
 from comp_comm.configs.exporters.exported import Exported, Flags, cannot
 from comp_comm.configs.importers.torchtitan import MODELS
+from comp_comm.configs.importers.torchtitan_ignored import FLOAT8_RECIPES
 from comp_comm.errors import ConfigError
 
 KIND = "torchtitan"
@@ -23,7 +24,7 @@ def export(point: Exported) -> str:
     sections: dict[str, Flags] = {
         "model": _model(point), "optimizer": {"name": "AdamW"}, "training": _training(point),
         "parallelism": _parallelism(point), "activation_checkpoint": _recompute(point),
-        **({"float8": {"enable_fsdp_float8_all_gather": True}} if point.on("fp8_param_gather") else {}),
+        **_float8(point),
         "compile": _compiled(point),
     }  # fmt: skip
     lines = []
@@ -51,6 +52,15 @@ def _model(point: Exported) -> Flags:
         raise ConfigError(f"--emit {KIND}: torchtitan has no flavor that is {named}; give --model, one of {known}")
     converters = ["float8"] if point.word("precision") == "fp8" else []
     return {"name": name[0], "flavor": name[1].upper() if name[1][0].isdigit() else name[1], "converters": converters}
+
+
+def _float8(point: Exported) -> dict[str, Flags]:
+    recipe = point.word("recipe")
+    if recipe not in ("", "none", *FLOAT8_RECIPES):
+        raise cannot(KIND, "recipe", recipe, f"give --recipe {', '.join(FLOAT8_RECIPES)}")
+    keys: Flags = {"enable_fsdp_float8_all_gather": point.on("fp8_param_gather") or None,
+                   "recipe_name": recipe if recipe in FLOAT8_RECIPES else None}  # fmt: skip
+    return {"float8": keys} if any(keys.values()) else {}
 
 
 def _training(point: Exported) -> Flags:

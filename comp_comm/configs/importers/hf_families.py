@@ -108,6 +108,7 @@ FAMILIES: dict[str, Family] = {
     "bamba": Family(_LLAMA, (mamba.bamba,), {"max_position_embeddings": 262144}),
     "granitemoehybrid": Family(_LLAMA, (parts.experts, mamba.bamba), {"max_position_embeddings": 2048}),
     "falcon_h1": Family(_LLAMA, (mamba.falcon_h1,), {"max_position_embeddings": 8192}),
+    "zamba": Family(_LLAMA, (mamba.zamba,), {"max_position_embeddings": 4096}, tied=True),
     "zamba2": Family(_LLAMA, (mamba.zamba2,), {"max_position_embeddings": 4096}, tied=True),
     "bailing_hybrid": Family(_LLAMA, (parts.latent_attention, parts.experts, hybrid.bailing_hybrid),
                              {"max_position_embeddings": 262144}),

@@ -27,8 +27,8 @@ def delta_net(keys: Keys, f: Findings) -> None:
     keys.ignore(("mamba_ssm_dtype", "linear_allow_neg_eigval", "linear_a_log_min", "linear_a_log_max", "linear_dt_min",
                  "linear_dt_max", "linear_dt_init_floor", "linear_use_gate", "mtp_use_dedicated_embeddings",
                  "mtp_loss_scaling_factor"))  # fmt: skip
-    if "shared_experts" in f.fields:  # the gate of the shared expert
-        f.set("extra_parameters", f.count("hidden", 0) * networks.count("E"))
+    if "shared_experts" in f.fields:
+        f.set("shared_expert_gate", True)
     if keys.has("mtp_num_hidden_layers") and keys.number("mtp_num_hidden_layers"):
         f.set("mtp_layers", keys.number("mtp_num_hidden_layers"), keys.place("mtp_num_hidden_layers"))
     keys.ignore(("mtp_num_hidden_layers",))
@@ -42,12 +42,18 @@ def output_gate(keys: Keys, f: Findings) -> None:
 
 
 def kimi_linear(keys: Keys, f: Findings) -> None:
-    """Set Kimi Delta Attention: its heads, and which layers have latent attention instead (counted from 1)."""
-    keys.only("mla_use_output_gate", False)
-    keys.only("routed_expert_hidden_size", None)
-    keys.only("attn_res_block_size", None)
+    """Set Kimi Delta Attention: its heads, and which layers have latent attention instead (counted from 1).
+
+    Kimi K3 has also a gate on latent attention, experts of a latent with a norm, and attention residuals.
+    """
+    if keys.truth("mla_use_output_gate"):
+        f.set("attention_gate", "on")
+    if keys.set("moe_latent_hidden", "routed_expert_hidden_size") and keys.truth("latent_moe_use_norm"):
+        f.set("moe_latent_norm", True)
+    keys.set("attn_res_block", "attn_res_block_size")
     keys.ignore(("mla_use_nope", "moe_router_activation_func", "moe_renormalize", "use_grouped_topk", "head_dim",
-                 "latent_moe_use_norm", "mamba_ssm_dtype"))  # fmt: skip
+                 "latent_moe_use_norm", "mamba_ssm_dtype", "activation_situ_beta",
+                 "activation_situ_linear_beta"))  # fmt: skip
     nested = keys.mapping_of(SECTION)
     attending: object = None
     if nested is None:

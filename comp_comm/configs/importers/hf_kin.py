@@ -144,7 +144,7 @@ def delta_sizes(keys: Keys, f: Findings) -> None:
 
 def without_gate(_: Keys, f: Findings) -> None:
     """Leave the gate of the shared expert out, which Qwen's models have and LARA has not."""
-    f.set("extra_parameters", 0)
+    f.fields.pop("shared_expert_gate", None)
 
 
 def sub_norms(_: Keys, f: Findings) -> None:

@@ -111,6 +111,31 @@ def zamba2(keys: Keys, f: Findings) -> None:
     set_pattern(f, mixers, [""] * layers, keys.place("layers_block_type", "hybrid_layer_ids"))
 
 
+def zamba(keys: Keys, f: Findings) -> None:
+    """Set Zamba: Mamba-1 in every layer, in heads that have parameters of their own, and before some a shared block."""
+    layers = min(f.count("layers", 0), MOST_WORDS)
+    period, offset = (int(keys.number(f"attn_layer_{name}", default=usual) or 0)
+                      for name, usual in (("period", 6), ("offset", 4)))  # fmt: skip
+    kinds = keys.take("layers_block_type", "layer_types")
+    if kinds is None and period > 0:
+        later = ["hybrid" if i % period == offset else "mamba" for i in range(layers - 3)]
+        kinds = ["mamba", "mamba", "hybrid", *later][:layers]
+    if not isinstance(kinds, list) or len(kinds) != layers or set(kinds) - {"mamba", "hybrid", "linear_attention"}:
+        keys.wrong(("layers_block_type", "layer_types"), f"must list mamba or hybrid for each of the {layers} layers")
+        return
+    mamba1(keys, f, "mamba_expand", "mamba_d_state", "mamba_d_conv", "mamba_dt_rank")
+    keys.set("ssm_groups", "n_mamba_heads", default=2)
+    f.set("ssm_norm", False)
+    f.set("head_dim", 2 * f.count("hidden", 0) // max(f.count("heads"), 1))
+    f.set("position", "none")
+    keys.only("mamba_conv_bias", True)
+    keys.only("mamba_proj_bias", False)
+    keys.ignore(("attention_hidden_size", "attention_head_dim", "hidden_mamba_act", "use_mamba_kernels",
+                 "num_logits_to_keep", *TIME_STEP))  # fmt: skip
+    mixers = ["Y" if kind == "hybrid" else "S" for kind in kinds]
+    set_pattern(f, mixers, [""] * layers, keys.place("layers_block_type", "attn_layer_period"))
+
+
 def jamba(keys: Keys, f: Findings) -> None:
     """Set Jamba: Mamba-1 or attention, then a network or experts, by periods and offsets."""
     numbers = {

@@ -11,10 +11,9 @@ MOST = 100_000  # layers that a pattern is read for
 
 
 def shared_gate(keys: Keys, f: Findings) -> None:
-    """Count the gate of Qwen's shared expert: a number for each of hidden, in every layer of experts."""
+    """Set the gate of Qwen's shared expert."""
     if "shared_experts" in f.fields:
-        layers = f.count("layers", 0) - f.count("dense_layers", 0)
-        f.set("extra_parameters", f.count("hidden", 0) * (layers // f.count("moe_every")))
+        f.set("shared_expert_gate", True)
 
 
 def optional_qk_norm(keys: Keys, f: Findings) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Families whose layers are of kinds that are not modelled, and which.
 NOT_MODELLED = {
-    "zamba": "attention blocks that several layers share, on the hidden state beside the embedding",
     "nemotron-nas": "layers that differ from one another: networks of several widths, and some without attention",
     "hymba": "attention and Mamba side by side in one layer",
     "recurrent_gemma": "a gated linear recurrence (RG-LRU)",
@@ -19,7 +18,6 @@ NOT_MODELLED = {
     "step3p7": "layers over a window with other heads than those that attend to everything",
     "gemma4": "layers that attend to everything with heads of another dimension",
     "gemma4_text": "layers that attend to everything with heads of another dimension",
-    "kimi_k3": "a gate on each number of latent attention, and residuals over blocks of layers",
     "minimax_m3": "attention to blocks of keys that an indexer chose",
     "minimax_m3_vl": "attention to blocks of keys that an indexer chose",
     "longcat_flash": "two attentions and a dense network beside each mixture of experts, and experts that do nothing",

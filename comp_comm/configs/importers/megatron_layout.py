@@ -83,6 +83,8 @@ def _recipe(keys: Keys, f: Findings, fp8: bool) -> None:
     recipe, gathers = keys.take("--fp8-recipe"), keys.some("--fp8-param-gather", "--fp8-param")
     if fp8 and recipe == "custom":
         f.note("a custom fp8 recipe is counted as the usual one of the device")
+    elif fp8 and str(recipe).startswith("rowwise"):
+        keys.wrong(("--fp8-recipe",), f"{recipe} is torchao's; give tensorwise, delayed, mxfp8 or blockwise")
     elif fp8 and recipe:
         f.set("recipe", recipe, keys.place("--fp8-recipe"))
     if fp8 and gathers:

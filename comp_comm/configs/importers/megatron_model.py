@@ -170,12 +170,11 @@ def _experts(keys: Keys, f: Findings) -> None:
             f.set(name, value, (flag,))
     if not is_off(shared):
         f.set("shared_experts", 1)
+        if gate:
+            f.set("shared_expert_gate", True)
     if biased:
         f.set("router_bias", True)
     _expert_layers(keys, f, frequency, interval if interval is not None else 2 if deepspeed else None)
-    if gate and not is_off(shared):  # a number for each of hidden, in every layer of experts
-        layers = f.count("layers", 0) - f.count("dense_layers", 0)
-        _add(f, f.count("hidden", 0) * (layers // f.count("moe_every")))
 
 
 def _expert_layers(keys: Keys, f: Findings, frequency: object, interval: object) -> None:

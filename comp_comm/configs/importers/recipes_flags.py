@@ -43,7 +43,7 @@ _IGNORED = """
     variable_seq_lengths microbatch_group_size_per_vp_stage pretrained_checkpoint hf_model_id qk_clip
     moe_pad_expert_input_to_capacity moe_expert_rank_capacity_factor overlap_cpu_optimizer_d2h_h2d name
     first_last_layers_bf16 num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 moe_token_drop_policy
-    moe_permute_padding_for_fp8 moe_shared_expert_gate barrier_with_L1_time tp_only_amax_red
+    moe_permute_padding_for_fp8 barrier_with_L1_time tp_only_amax_red
     moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute moe_paged_stash
     cuda_graph_use_single_mempool cuda_graph_retain_backward_graph hf_model_revision dsa_kernel_backend
     apply_dsa_kernel_fusion moe_mlp_glu_interleave_size mtp_eval_in_bf16 moe_paged_stash_buffer_size_factor_cuda

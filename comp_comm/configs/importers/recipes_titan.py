@@ -21,6 +21,8 @@ CHECKPOINTING = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC":
 CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8",
               "MXFP8LinearConverter": "mx", "MXFP8GroupedExpertsConverter": "mx", "MXFP8Converter": "mx",
               "Float8GroupedMMConverter": "float8"}  # fmt: skip
+# What they quantise by unless they say otherwise: components/quantization/float8.py and mx.py.
+RECIPES = {"float8": "rowwise", "mx": "mxfp8_rceil"}
 HARMLESS = ("decoder_vocab_size", "cast", "isinstance", "len")
 DEFAULTS = {"tokens": 16384, "context": 2048}  # of TrainingConfig
 
@@ -37,6 +39,7 @@ def import_titan(code: Code, name: str, made: Made, file: str, given: Given, mod
     data: Record = {section: _section(made, section, f, lines) for section in SECTIONS}
     spec = made.values["model_spec"]
     data["model"] = _model(spec, name, f)
+    data |= _recipes(spec)
     known = model or _known(spec, name)
     if not known:
         told = data["model"].get("flavor", "?")
@@ -111,10 +114,8 @@ def _model(spec: Any, name: str, f: Findings) -> Record:
         f.wrong((), f"model_spec of '{name}' is not literal, and Python is not run; give --model NAME")
         return {}
     flavor = next((each for each in spec.args if isinstance(each, str)), str(spec.values.get("flavor", "")))
-    converters = spec.values.get("converters", [])
     names = []
-    for each in converters if isinstance(converters, list) else []:
-        word = each.name.split(".")[-2] if isinstance(each, Made) and "." in each.name else ""
+    for word, each in _converters(spec):
         if word in CONVERTERS:
             names.append(CONVERTERS[word])
             _filters(each, f)
@@ -126,6 +127,19 @@ def _model(spec: Any, name: str, f: Findings) -> Record:
     if spec.values.get("num_mtp_layers"):
         f.set("mtp_layers", spec.values["num_mtp_layers"])
     return {"flavor": flavor, "converters": list(dict.fromkeys(names))}
+
+
+def _converters(spec: Any) -> list[tuple[str, Any]]:
+    """Return the converters of a model's layers, each with its class."""
+    held = spec.values.get("converters", spec.values.get("quantization", [])) if isinstance(spec, Made) else []
+    return [(each.name.split(".")[-2] if isinstance(each, Made) and "." in each.name else "", each)
+            for each in (held if isinstance(held, list) else [])]  # fmt: skip
+
+
+def _recipes(spec: Any) -> Record:
+    """Return the sections that say by which recipe layers run: rowwise unless a converter to fp8 says otherwise."""
+    return {CONVERTERS[word]: {"recipe_name": made.values.get("recipe_name", RECIPES[CONVERTERS[word]])}
+            for word, made in reversed(_converters(spec)) if word in CONVERTERS}  # fmt: skip
 
 
 def _filters(made: Any, f: Findings) -> None:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from comp_comm.configs import catalogue
 from comp_comm.configs.importers import torchtitan_layout
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
-from comp_comm.configs.importers.torchtitan_ignored import FLOAT8, MODEL, OPTIMIZER, SECTIONS, TRAINING
+from comp_comm.configs.importers.torchtitan_ignored import FLOAT8, FLOAT8_RECIPES, MODEL, OPTIMIZER, SECTIONS, TRAINING
 from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import nearest, one_of
@@ -114,7 +114,8 @@ def _converters(top: Keys, keys: Keys, f: Findings) -> None:
     if on:
         f.set("precision", "fp8")
     else:
-        f.fields.pop("fp8_param_gather", None)
+        for name in ("fp8_param_gather", "recipe"):
+            f.fields.pop(name, None)
 
 
 def _quantised(keys: Keys | None, f: Findings) -> bool:
@@ -124,8 +125,15 @@ def _quantised(keys: Keys | None, f: Findings) -> bool:
     on = keys.truth("enable_float8_linear")
     if keys.truth("enable_fsdp_float8_all_gather"):
         f.set("fp8_param_gather", True)
-    if "fp4" in str(keys.take("recipe_name", default="")):
+    recipe = keys.take("recipe_name")
+    name = "mxfp8" if str(recipe).startswith("mxfp8") else str(recipe)
+    if "fp4" in name:
         keys.wrong(("recipe_name",), "number formats of 4 bit are not modelled")
+    elif recipe is not None and name != "mxfp8" and name not in FLOAT8_RECIPES:
+        known = ", ".join(FLOAT8_RECIPES)
+        keys.wrong(("recipe_name",), f"{shown(recipe)} is not understood; only {known} and mxfp8_...")
+    elif recipe is not None:
+        f.set("recipe", name, keys.place("recipe_name"))
     for inner in ("linear", "grouped_mm", "float8", "mx"):
         on = _quantised(keys.mapping_of(inner), f) or on
     keys.ignore(FLOAT8)

@@ -37,3 +37,5 @@ _FLOAT8 = """
 TRAINING, FLOAT8 = (frozenset(names.split()) for names in (_TRAINING, _FLOAT8))
 MODEL = ("hf_assets_path", "tokenizer_path", "print_after_conversion", "tokenizer_type")
 OPTIMIZER = ("lr", "beta1", "beta2", "betas", "eps", "weight_decay", "implementation", "fused", "foreach")
+# Recipes of torchao's Float8Linear; those of mx are all of MXFP8 (mxfp8_cublas, mxfp8_rceil and so on).
+FLOAT8_RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")

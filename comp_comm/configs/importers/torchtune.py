@@ -8,6 +8,7 @@ from pathlib import PurePath
 from comp_comm.configs.importers.adapters import model_of, set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.nemo_references import resolve
+from comp_comm.configs.importers.torchtitan_ignored import FLOAT8_RECIPES
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
@@ -58,6 +59,13 @@ def import_torchtune(document: Document, given: Given = NOTHING, model: str = ""
         f.fields.pop("accumulation", None)
     _running(top, f)
     _optimizer(top, f)
+    recipe = top.take("fp8_recipe_name", default="tensorwise")
+    if top.truth("enable_fp8_training"):
+        f.set("precision", "fp8")
+        if recipe in FLOAT8_RECIPES:
+            f.set("recipe", recipe, top.place("fp8_recipe_name"))
+        else:
+            top.wrong(("fp8_recipe_name",), f"{shown(recipe)} is not understood; only {', '.join(FLOAT8_RECIPES)}")
     top.ignore(IGNORED.split())
     top.finish()
     f.problems.raise_if_any()

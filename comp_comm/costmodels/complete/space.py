@@ -151,7 +151,7 @@ def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> ChoiceValues:
     {'fp8_param_gather': ('on',)}
     """
     recipe = Recipe.at(int(scenario.formats.recipe))
-    if recipe in (Recipe.NONE, Recipe.NVFP4):
+    if recipe in (Recipe.NONE, Recipe.NVFP4) or not recipe.stored:
         return {}
     tiles = recipe is Recipe.BLOCKWISE and scenario.transformer.has_experts
     once = all(Dispatcher.of(str(way)).once for way in dispatchers)

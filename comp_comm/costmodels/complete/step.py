@@ -21,6 +21,7 @@ from comp_comm.costmodels.profile_rules import ProfileRules
 from comp_comm.costmodels.work import Work
 from comp_comm.costmodels.work_rules import layout_violations
 from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, somewhere, to_float, where
+from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.structs import struct
@@ -107,8 +108,8 @@ class Step(SearchableAnswer):
     def optimizer_s(self) -> Array:
         """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back.
 
-        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
-        optimizer adds up.
+        And of the weights that are quantised: once, or with every micro-batch under ZeRO 3 and by recipes that store
+        none; and of gradients that the optimizer adds up.
         """
         return add_up((self.states.longest.seconds.optimizer, self.quantise_s, self.accumulate_s))
 
@@ -124,7 +125,8 @@ class Step(SearchableAnswer):
         quantise, layout = self.states.longest.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
-        return quantise * where(to_float(layout.zero) >= 3, layout.stage_micro_batches, 1.0)
+        each = (to_float(layout.zero) >= 3) | (Recipe.look_up("stored", self.work.scenario.formats.recipe) == 0)
+        return quantise * where(each, layout.stage_micro_batches, 1.0)
 
     @cached_property
     def bubble_s(self) -> Array:

@@ -138,7 +138,7 @@ class StageStates:
         """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
 
         Under ZeRO 3 the gathered weights of a layer are, forward and backward; where weights are gathered in fp8, each
-        device quantises its shards.
+        device quantises its shards. A recipe that stores none quantises them in the orientation that a pass needs.
         """
         quantising = self.kernels.quantising
         if not somewhere(quantising.mask):
@@ -146,11 +146,12 @@ class StageStates:
         layout, f = self.work.layout, self.work.scenario.formats
         gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
         shards = where(gathered, layout.dp_shard, 1.0)
-        times = where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
+        stored = Recipe.look_up("stored", f.recipe) > 0
+        times = where((to_float(layout.zero) >= 3) & ~gathered & stored, 2.0, 1.0)
         weights = add_up(count * each for count, each in zip(self.stage.layer_counts, self._quantised, strict=True))
         tensors = add_up(self.stage.layer_counts)  # a kernel's start a layer: tensors of a layer are cast together
         start = tensors * Recipe.look_up("start_s", f.recipe)
-        return quantising.mask * times * (start + quantising.seconds(weights / shards))
+        return quantising.mask * times * (start + quantising.seconds(weights / shards, apart=True))
 
     @cached_property
     def _quantised(self) -> list[Array]:
