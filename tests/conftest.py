@@ -23,6 +23,8 @@ settings.register_profile("few", max_examples=20, deadline=None)
 settings.register_profile("many", max_examples=200, deadline=None)
 settings.load_profile("few")
 
+gc.set_threshold(OBJECTS)  # as a command does: there is hardly a circle to be found
+
 # Of no common ratio with each other or with 1: their multiples, taken modulo 1, fill the unit interval evenly.
 STEPS = (2**0.5, 3**0.5, 5**0.5, 7**0.5)
 
@@ -81,4 +83,3 @@ def pytest_itemcollected(item):
 def pytest_collection_finish():
     """Keep the collector from going through ten thousand tests again whenever it looks for what is no longer used."""
     gc.freeze()
-    gc.set_threshold(OBJECTS)  # as a command does: there is hardly a circle to be found

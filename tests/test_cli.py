@@ -711,7 +711,8 @@ STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
     # sequence parallelism splits a sequence over 8 devices, so that 15,582 is none
     (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8"), (15576, 15584)),
     # a sequence is split over 4 devices, and what each has over 8
-    (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152)),
+    pytest.param(("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152),
+                 marks=pytest.mark.slow),
     (("visible_comm_fraction=30%", "tp"), STEP, (4, 8)),
 ])  # fmt: skip
 def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, flags, beside, compcomm):

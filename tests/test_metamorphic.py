@@ -47,7 +47,7 @@ HIDDEN = 1e-3
 FEW = settings(max_examples=examples(0.15), deadline=None, derandomize=True)
 MANY = settings(max_examples=CASES // 10, deadline=None, derandomize=CASES <= 150)
 SEEDS = st.integers(0, 2**32)
-WHOLE_STEPS = ("complete", "inference")
+PAPERS = ("amped", "foundation_models")
 
 
 @cache
@@ -181,8 +181,8 @@ LAWS = {
 }  # fmt: skip
 CHECKS = [(law, cost_model) for law, cost_models in LAWS.items() for cost_model in cost_models]
 NAMES = [f"{law.__name__}-{cost_model}" for law, cost_model in CHECKS]
-# Of a whole step, evaluated again for everything that changes, a law takes seconds.
-SOME = [pytest.param(law, cost_model, marks=pytest.mark.slow) if law is not finite and cost_model in WHOLE_STEPS
+# Laws evaluate a study again for everything that changes: of whole steps that takes seconds.
+SOME = [pytest.param(law, cost_model, marks=pytest.mark.slow) if law is not finite and cost_model not in PAPERS
         else (law, cost_model) for law, cost_model in CHECKS]  # fmt: skip
 
 

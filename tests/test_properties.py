@@ -162,6 +162,7 @@ def test_no_tensor_parallelism_no_serialized_communication(scenario):
     assert single["step_s"] == single["compute_s"] > 0
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(presets("A", "B", "C")), st.sampled_from([2, 4, 8]))
 def test_serialized_fraction_grows_with_tp(scenario, more):
@@ -218,6 +219,7 @@ def test_faster_networks_and_slower_compute(scenario, factor):
     assert network["overlap_ratio"] < base["overlap_ratio"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A")), st.floats(1e-3, 1e3))
 def test_fractions_are_scale_invariant(scenario, factor):

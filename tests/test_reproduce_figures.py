@@ -54,6 +54,7 @@ def test_stated_numbers_are_the_papers(name):
     assert {one.stated for one in made.statements} - {"yes", NOT_AVAILABLE} == STATED[name]
 
 
+@pytest.mark.slow
 def test_what_is_met_and_missed():
     """The count of statements of Comp-vs-Comm: a change of it is a change of what the docs say."""
     counts = total(figures_of("comp-vs-comm"))

@@ -278,6 +278,7 @@ def test_a_full_disk_is_one_message_and_gone_on_with(small, tmp_path, monkeypatc
     assert target.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_manifest_tells_what_is_done(begun):
     _, _, whole, partial, manifest = begun
     first, *lines = map(json.loads, manifest.read_text().splitlines())

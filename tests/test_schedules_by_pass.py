@@ -64,8 +64,7 @@ def test_h2_and_v_wait_as_their_passes_do_step_after_step(p):
         assert float(zb_v_seconds(p, *each)) == pytest.approx(waits, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.a_third
-@pytest.mark.parametrize("p", [2, 4, 6, 16])
+@pytest.mark.parametrize("p", [2, 4, 6, pytest.param(16, marks=pytest.mark.slow)])
 def test_dualpipe_waits_as_its_passes_do(p):
     for m, each in itertools.product((2 * p, 2 * p + 2, 4 * p), drawn(p, 10)):
         waits = passes.took("dualpipe", p, 1, m, alike(p, *each)) - m * sum(each)

@@ -71,7 +71,7 @@ def answered(study, gpus, **asked):
         return str(error)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     """Whatever is asked for: with few rows a block, and few that are tried first, so that bounds are made much of."""
     chance, told = random.Random(-count), 0

@@ -117,6 +117,7 @@ def test_a_column_that_comes_back_has_two_values(tmp_path):
                 assert row[f"at_{side}"] == pytest.approx(at)
 
 
+@pytest.mark.slow
 def test_a_degree_has_valid_neighbours_in_every_row(hardware):
     """Of t devices: c (t - 1) over C + c (t - 1), so t = 1 + f C / (c (1 - f)); divisors of heads are around it."""
     hidden = [1024, 3072, 1536]

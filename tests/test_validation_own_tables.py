@@ -191,7 +191,7 @@ def test_a_run_that_cannot_be_predicted_is_said_with_its_line(compcomm, table, c
 
 
 @pytest.mark.a_third
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [COMMANDS[0], pytest.param(COMMANDS[1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("old", "new", "words"), BAD)
 def test_beside_a_run_that_can_be_predicted_one_that_cannot_is_said(compcomm, table, command, old, new, words):
     """The other is on another device: rules are of all machines of a table."""
