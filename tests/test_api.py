@@ -167,6 +167,14 @@ def test_a_notebook_gets_html_with_nothing_of_the_title_in_it():
     assert "<table>" in cc.memory(POINT)._repr_html_()
 
 
+def test_a_data_frame_of_one_point_is_its_row():
+    pytest.importorskip("pandas")
+    table = cc.sweep(POINT)
+    frame = table.to_pandas()
+    assert frame.to_dict("records") == table.to_records()
+    assert frame.attrs["meta"] == table.meta
+
+
 @pytest.mark.slow
 def test_a_data_frame_has_the_rows_and_what_they_are():
     pytest.importorskip("pandas")

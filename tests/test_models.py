@@ -191,6 +191,13 @@ def test_a_file_in_the_way_hides_no_name(tmp_path, monkeypatch):
     assert load_model("gpt2").fields["hidden"] == 768
 
 
+def test_a_word_leaves_the_models_that_have_it_in_name_or_title(compcomm):
+    code, out, _ = compcomm("models", "list", "BERT", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert [row["name"] for row in rows] == ["bert-base", "bert-large", "megatron-bert-3.9b"]
+
+
 @pytest.mark.slow
 def test_list_in_every_format(compcomm):
     code, out, _ = compcomm("models", "list", "--format", "json")

@@ -295,3 +295,13 @@ def test_memory_is_said_in_gib(memory):
     assert row["memory_gib"] * GIB == pytest.approx(parts["total"])
     assert row["weights_gib"] * GIB == pytest.approx(parts["weights"])
     assert parts["framework"] == 1.5 * GIB
+
+
+def test_values_may_be_narrower_than_keys():
+    """Q of 16 heads of 64, K of 4, V of 4 heads of 32; what comes out is 16 x 32 wide. Two FLOP a weight and token."""
+    point = {"layers": 1, "hidden": 1024, "heads": 16, "kv_heads": 4, "head_dim": 64, "v_head_dim": 32, "vocab": 0,
+             "seq_len": 512, "bias": "off", "global_batch": 1, "micro_batch": 1}  # fmt: skip
+    found = explained({"hardware": "h100-sxm", "set": point})
+    flops = {op["operation"]: op["flops"] for op in found["operations"] if op["phase"] == "forward"}
+    assert flops["QKV projection"] == 2 * 512 * 1024 * (16 * 64 + 4 * 64 + 4 * 32)
+    assert flops["attention output"] == 2 * 512 * 1024 * 16 * 32

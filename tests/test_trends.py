@@ -12,9 +12,10 @@ import pytest
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.growth import student_975, yearly_growth
+from comp_comm.trends.claims import _serialized
 from comp_comm.trends.forecast import Assumptions, drawn_factors, forecast
 from comp_comm.trends.generations import band, generations
-from comp_comm.trends.part import PartSettings
+from comp_comm.trends.part import Part, PartSettings
 from comp_comm.trends.parts import PARTS
 from comp_comm.trends.steps import eq10_tp, paper_share, trained_steps
 from comp_comm.trends.tables import Models, devices
@@ -147,6 +148,19 @@ def test_the_command_gives_rows(compcomm):
     assert (code, err) == (0, "")
     assert len(rows) > 10
     assert all(row["date"] >= "2025" for row in rows)
+
+
+@pytest.mark.parametrize(("visible", "none", "verdict"), [
+    ((0.5, 0.3, 0.1, 0.45), (0.6, 0.5, 0.3, 0.5), "held"), ((0.5, 0.3, 0.1, 0.2), (0.6, 0.5, 0.3, 0.3), "half"),
+    ((0.5, 0.3, 0.1, 0.2), (0.6, 0.3, 0.3, 0.3), "did not hold"),
+])  # fmt: skip
+def test_most_of_a_step_is_communication_where_half_of_the_models_say_so(visible, none, verdict):
+    """At least 40 %: of two of four models; else of two if nothing were overlapped. Small and old ones do not count."""
+    share = {"year": 2024, "parameters": 2e11, "paper_eq10_fraction": 0.5}
+    rows = [{**share, "visible_fraction": one, "none_overlapped_fraction": other}
+            for one, other in zip(visible, none, strict=True)]  # fmt: skip
+    others = [{**rows[0], **more, "visible_fraction": 0.9} for more in ({"year": 2021}, {"parameters": 1e10})]
+    assert _serialized(Part("shares", "", [*rows, *others], ()))["verdict"] == verdict
 
 
 @pytest.mark.slow
