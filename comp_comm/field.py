@@ -63,7 +63,9 @@ class Field:
         number = "a whole number" if self.kind == "int" else "a number"
         extra = f", or '{self.words[0]}'" if self.words else ""
         suffix = " (1K = 1024)" if self.kind == "int" else " (1T = 1e12)" if self.high >= COUNTED else ""
-        return f"{number} from {short(self.low)} to {short(self.high)}{suffix}{extra}"
+        turned_on = self.essential and self.kind == "int" and self.default is None and self.low > 0
+        absent = "; to have none, leave it out" if turned_on else ""
+        return f"{number} from {short(self.low)} to {short(self.high)}{suffix}{extra}{absent}"
 
     def parse(self, raw: object) -> Value:
         """Return ``raw`` (as YAML or a flag gives it) as a value of this field.

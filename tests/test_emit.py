@@ -10,7 +10,7 @@ import pytest
 from face import machine, row_of
 
 from comp_comm.configs import strict_yaml
-from comp_comm.configs.exporters import FORMATS, STUDY
+from comp_comm.configs.exporters import ENDINGS, FORMATS, STUDY
 from comp_comm.configs.exporters.writing import EXPORTERS
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
@@ -253,7 +253,7 @@ def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, t
     """Without a word of its choices: the search is of the framework's stack, and tries what its file can say."""
     if kind == "deepspeed" and more:
         return  # a DeepSpeed JSON has no fp8
-    path = tmp_path / "best.any"
+    path = tmp_path / f"best{ENDINGS[kind][0]}"
     code, out, err = compcomm(*ASKED, *more, "--emit", kind, "-o", path)
     assert (code, out) == (0, ""), err
     assert ("--set gpus=16" in err) == (kind == "deepspeed")
@@ -309,7 +309,7 @@ def test_hardware_and_models_of_files(kind, compcomm, tmp_path):
     sizes = {"layers": 4, "hidden": 512, "heads": 8, "vocab": 32000, "seq_len": 1024}
     model.write_text(json.dumps({"name": "own", "title": "Own", "year": 2026, "source": "made up", **sizes}))
     asked = ("search", "--model", model, "--hardware", profile, "--gpus", "16", "--global-batch", "32", "-q")
-    path = tmp_path / "best.yaml"
+    path = tmp_path / f"best{ENDINGS[kind][0]}"
     code, _, err = compcomm(*asked, "--emit", kind, "-o", path)
     assert code == 0, err
     if kind == "study":

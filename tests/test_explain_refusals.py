@@ -228,4 +228,4 @@ def test_what_is_assumed_is_said_on_stderr(compcomm):
     assert "neither global_batch nor accumulation is given" in err
     assert json.loads(out)["meta"]["notes"] == [line.removeprefix("note: ") for line in err.splitlines()]
     _, _, quiet = compcomm("explain", *POINT, "--gpus", "8", "--global-batch", "8", "--format", "json")
-    assert quiet == "note: attention_kernel is cudnn, which training stacks use on this device\n"
+    assert quiet == "note: attention_kernel flash_causal is cudnn, which training stacks use on this device\n"

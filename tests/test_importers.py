@@ -847,7 +847,7 @@ def test_a_file_is_told_by_what_it_holds(tmp_path):
 
 
 def test_the_input_is_not_written_over(tmp_path, compcomm):
-    path = tmp_path / "config.json"
+    path = tmp_path / "config.yaml"  # what it holds is JSON, and YAML as well
     path.write_text(json.dumps(LLAMA))
     code, _, err = compcomm("import", path, "-o", path)
     assert code == 2

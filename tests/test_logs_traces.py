@@ -144,6 +144,16 @@ def test_a_collective_that_does_not_say_its_shape_is_a_kernel(trace, odd):
     assert (type(row), row.operator) == (KernelTime, "collective")
 
 
+def test_that_collectives_wait_for_others_is_said_with_how_much(trace):
+    """Of three calls the median is 20 us, and the quickest 10; nothing is said where there is no collective."""
+    log = read_log(trace([{**collective(), "dur": dur} for dur in (40, 10, 20)]))
+    assert log.rows[0].seconds == pytest.approx(20e-6)
+    (said,) = [note for note in log.notes if "waiting for others" in note]
+    assert "3 calls of 1 collective:" in said
+    assert "the quickest took 50 % of it" in said
+    assert not [note for note in read_log(trace([kernel(10)])).notes if "waiting" in note]
+
+
 @pytest.mark.parametrize(("event", "said"), [
     (kernel(10, external=[1]), "'External id' must be a number, not a list"),
     (kernel(10, external={"a": 1}), "'External id' must be a number, not an object"),

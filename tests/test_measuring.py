@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import types
 
@@ -126,10 +127,55 @@ def test_a_trimmed_mean_forgets_interruptions():
     ("flags", "why"),
     [
         (("--collectives", "--processes", 1), "a collective is between two"),
-        (("--collectives", "--cold", 16), "--cold is of kernels"),
-        (("--busy", 0.1), "--busy of --collectives"),
+        (("--collectives", "--cold", 16), "--cold: of kernels, and --collectives measures none"),
+        (("--collectives", "--kernel", "gemm", "--shapes", 9), "--kernel and --shapes: of kernels"),
+        (("--collectives", "--backend", "numpy"), "--backend numpy: collectives are PyTorch's"),
+        (("--busy", 0.1), "--busy: of collectives; give --collectives"),
+        (("--kernel", "attention"), "NumPy has no fused kernel of it; --backend torch has"),
+        (("--kernel", "gem"), "--kernel: there is no 'gem'; did you mean 'gemm'?"),
+        (("--device", "cuda", "--dtype", "bf16"), "--device and --dtype: of --backend torch"),
+        (("--largest", 65_536), "16384"),
     ],
 )
 def test_options_of_kernels_and_of_collectives(compcomm, tmp_path, flags, why):
-    code, _, err = compcomm("measure", "-o", tmp_path, *flags)
+    code, _, err = compcomm("measure", "-o", tmp_path / "here", *flags)
     assert (code, why in err) == (2, True), err
+    assert not (tmp_path / "here").exists()
+
+
+def torch_with(devices):
+    """A stand-in for PyTorch that finds so many GPUs, and can send nothing."""
+    return types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: devices > 0,
+                                                            device_count=lambda: devices))  # fmt: skip
+
+
+@pytest.mark.parametrize(("devices", "flags"), [(0, ("--library", "nccl")), (1, ()), (3, ("--processes", 4))])
+def test_nccl_has_a_gpu_for_each_process(compcomm, tmp_path, monkeypatch, devices, flags):
+    monkeypatch.setitem(sys.modules, "torch", torch_with(devices))
+    code, _, err = compcomm("measure", "--collectives", "-o", tmp_path / "here", *flags)
+    assert (code, f"PyTorch finds {devices} GPUs here" in err) == (2, True), err
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.parametrize(("rank", "wrote"), [("0", True), ("1", False)])
+def test_one_process_of_a_launcher_writes(compcomm, tmp_path, monkeypatch, rank, wrote):
+    monkeypatch.setitem(sys.modules, "torch", torch_with(0))
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(collectives, "_rank", lambda *_: [("all_reduce", 2, 2, 1024, "fp32", 0.001)])
+    assert compcomm("measure", "--collectives", "-o", tmp_path / "here")[0] == 0
+    assert (tmp_path / "here" / "collectives.csv").exists() == wrote
+
+
+def test_help_of_measure_has_its_flags_in_their_groups(compcomm):
+    shown = compcomm("measure", "--help")[1]
+    asked, output = shown.split("\nOutput:")
+    assert "Layout:" not in shown
+    assert "--kernel" in asked
+    assert "--help" in output
+
+
+def test_a_kernel_named_twice_is_measured_once(compcomm, tmp_path):
+    flags = ("--shapes", 5, "--largest", 64, "--seconds", 0, "-q", "-o", tmp_path / "a" / "b")
+    code, _, err = compcomm("measure", "--kernel", "gemm", "--kernel", "gemm", *flags)
+    assert (code, err.count("wrote")) == (0, 1)

@@ -17,6 +17,7 @@ from waiting import computed, until
 from comp_comm.cli.main import run
 from comp_comm.sweeps import engine, ranking, resume
 from comp_comm.sweeps.parallel import Piece
+from comp_comm.version import __version__
 
 MAIN = [sys.executable, "-m", "comp_comm"]
 STUDY = """\
@@ -328,8 +329,8 @@ def test_done_blocks_are_not_made_again(begun, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("more", "said"), [
-    (("--set", "micro_batch=2"), "study_sha256 is"), (("--columns", "tp,step_s"), "columns is tp,step_s"),
-    (("--format", "jsonl"), "format is jsonl, was csv"), (("--set", "tp=[1,2]"), "grid is 32,40,2"),
+    (("--set", "micro_batch=2"), "the study's digest is"), (("--columns", "tp,step_s"), "columns is tp,step_s"),
+    (("--spreadsheet",), "spreadsheet is True, was None"), (("--set", "tp=[1,2]"), "grid is 32,40,2"),
 ])  # fmt: skip
 def test_another_run_is_refused(begun, more, said, capsys):
     study, target, _, partial, _ = begun
@@ -342,13 +343,16 @@ def test_another_run_is_refused(begun, more, said, capsys):
     assert partial.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_another_version_is_refused(begun, monkeypatch, capsys):
-    study, target, *_ = begun
+@pytest.mark.a_third
+@pytest.mark.parametrize("name", ["rows.csv", "rows.json"])  # what is above rows of JSON has the version, too
+def test_another_version_is_refused(name, small, tmp_path, monkeypatch, capsys):
+    half_done(small, tmp_path / name, monkeypatch)
     monkeypatch.setattr("comp_comm.sweeps.meta.__version__", "99.0")
     capsys.readouterr()
-    assert run(["sweep", study, "-o", str(target), "--resume", "-q"]) == 2
-    assert "version is 99.0" in capsys.readouterr().err
+    assert run(["sweep", small, "-o", str(tmp_path / name), "--resume", "-q"]) == 2
+    err = capsys.readouterr().err
+    assert f"was begun by version {__version__} of compcomm, and this is 99.0" in err
+    assert "give another -o FILE, or delete it" in err
 
 
 @pytest.mark.slow
@@ -356,7 +360,7 @@ def test_another_title_is_refused_where_it_is_written(small, tmp_path, monkeypat
     half_done(small, tmp_path / "rows.json", monkeypatch)
     Path(small).write_text("title: another\n" + SMALL)
     assert run(["sweep", small, "-o", str(tmp_path / "rows.json"), "--resume", "-q"]) == 2
-    assert "heading_crc32" in capsys.readouterr().err
+    assert "the title, or a note, above the rows is" in capsys.readouterr().err
 
 
 def test_another_question_of_a_ranking_or_search_is_refused(tmp_path, monkeypatch, capsys):

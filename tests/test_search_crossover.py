@@ -6,10 +6,14 @@ import pytest
 from click.testing import CliRunner
 
 from comp_comm.cli.search import command
+from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.report.search_table import crossing_said
+from comp_comm.searches.answer_rows import number_columns
+from comp_comm.searches.build_space import make_space
 from comp_comm.searches.crossover import crossings, crossover_of
 from comp_comm.searches.result import search
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 
 GPUS = (512, 1024, 2048)
 POINT = {"global_batch": 2048, "seq_len": 4096, "cp": 1, "pp": 1}
@@ -77,7 +81,9 @@ def test_crossings_of_searches_that_are_given(question, name, after, at):
 
 @pytest.mark.parametrize(("question", "said"), [
     ("visible_comm_fraction", "COLUMN=VALUE"), ("step_s=long", "COLUMN=VALUE"), ("a=1:b=2:c=3", "COLUMN=VALUE"),
-    ("zero=3:tp>1", "not a comparison"), ("zero==3:tpp>1", "did you mean"),
+    ("zero=3:tp>1", "not a comparison"), ("zero==3:tpp>1", "did you mean 'tp'"), ("zero==7:tp>1", "from 0 to 3"),
+    ("recompute==ful:tp>1", "did you mean 'full'"), ("sp==1:tp>1", "sp is a word"), ("tp==1.5:tp>2", "whole number"),
+    ("feasible:tp>1", "no field of a layout"), ("hidden==64:tp>1", "compares no column"),
 ])  # fmt: skip
 def test_a_question_that_is_none_is_refused(question, said):
     with pytest.raises(ConfigError) as error:
@@ -91,9 +97,40 @@ def test_a_crossover_needs_several_numbers_of_devices():
         CliRunner().invoke(command, flags, catch_exceptions=False)
 
 
-def test_a_column_that_no_row_has_is_refused():
-    with pytest.raises(ConfigError, match="visible_comm_fraction"):
-        asked("visible_com_fraction=30%")
+@pytest.mark.parametrize(("question", "said"), [
+    ("visible_com_fraction=30%", "did you mean 'visible_comm_fraction'"), ("days=3", "--tokens"),
+    ("cost=3", "cost_per_million_tokens is one with --price-per-gpu-hour"), ("recompute=1", "is no number of a row"),
+    ("gpus==512:gpus==1024", "--crossover: 'gpus' is no field of the layouts that are tried"),
+])  # fmt: skip
+def test_what_no_row_has_is_refused_before_the_search(question, said, monkeypatch):
+    monkeypatch.setattr("comp_comm.cli.search.run_search", lambda *_: pytest.fail("a search was made"))
+    with pytest.raises(ConfigError, match=said):
+        asked(question)
+
+
+GPT3 = {"cost_model": "foundation_models", "hardware": "a100-sxm-80gb", "model": "foundation-gpt3-1t"}
+
+
+@pytest.mark.parametrize("given", [
+    {"hardware": "h100-sxm", "model": "gpt2", "set": {"global_batch": 64}},
+    {"hardware": "h100-sxm", "model": "qwen1.5-moe-a2.7b", "set": {"global_batch": 64, "tokens": 1e12, "zero": 1},
+     "sweep": {"overlap_dp": ["on", "off"]}},
+    {**GPT3, "set": {"global_batch": 4096, "tokens": 1e12}},
+])  # fmt: skip
+@pytest.mark.parametrize("prices", [NO_PRICES, Prices(2.0), Prices(2.0, 700.0)])
+def test_the_numbers_of_a_row_are_known_before_it(given, prices):
+    gpus = 8 if given["model"] != GPT3["model"] else 512
+    row = search(given, gpus, top=1, prices=prices)["rows"][0]
+    numbers = [name for name, each in row.items() if isinstance(each, (int, float)) and name != "ties"]
+    assert sorted(number_columns(make_space(study_from(given), gpus), prices)) == sorted(numbers)
+
+
+def test_kinds_may_differ_in_words():
+    flags = ["--model", "gpt2", "--hardware", "h100-sxm", "--gpus", "8,16", "--global-batch", "64", "-q", "--format",
+             "json", "--crossover", "recompute==full:recompute==none"]  # fmt: skip
+    done = CliRunner().invoke(command, flags, catch_exceptions=False)
+    (row,) = json.loads(done.stdout)["crossover"]["rows"]
+    assert row["reason"].startswith("not crossed: second_behind_percent is -")  # what is not made again is ahead
 
 
 def test_the_sentence_names_the_kind_that_is_ahead():

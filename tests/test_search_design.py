@@ -245,7 +245,7 @@ def test_domains_that_cannot_change(hardware, more, said, tmp_path, capsys):
 
 
 def test_commas_make_a_list():
-    listed = make_design([study_from({**SMALL}, overrides=["--gpus=8,16"])])
+    listed = make_design([study_from({**SMALL}, overrides=["gpus=8,16"])])
     assert [case.gpus for case in listed.cases] == [8, 16]
     assert set(FACTORS) >= {"flops", "network", "memory_bandwidth", "memory_capacity", "nvs", "latency", "flop_vs_bw"}
 

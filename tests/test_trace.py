@@ -100,7 +100,7 @@ def test_a_trace_is_what_perfetto_reads(compcomm, tmp_path):
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(["--global-batch", "1048576"], "too long"), (["-o", "x.txt", "--svg", "x.png"], ".svg")],
+    [(["--global-batch", "1048576"], "too long"), (["-o", "x.json", "--svg", "x.png"], ".svg")],
 )  # fmt: skip
 def test_what_has_no_trace_is_refused(compcomm, tmp_path, monkeypatch, more, said):
     monkeypatch.chdir(tmp_path)

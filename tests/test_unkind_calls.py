@@ -293,3 +293,16 @@ def test_near_misses_are_near(compcomm):
     roomy = json.loads(compcomm(*llama, "--memory-capacity", "4", "--top", "1")[1])["rows"]
     assert roomy[0]["micro_batch"] == 4
     assert roomy[0]["step_s"] < min(row["step_s"] for row in misses)
+
+
+# -- more than there is memory for ----------------------------------------------------------------------------------
+
+
+def test_too_little_memory_is_one_sentence(compcomm, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("comp_comm.cli.studies.options.prepare", no_memory)
+    code, out, err = compcomm("studies")
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: this takes more memory than there is here")

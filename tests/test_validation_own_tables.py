@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.validation.predict import points_of
 from comp_comm.validation.readings import Silent
-from comp_comm.validation.table import read_runs
-from comp_comm.validation.words import check_words
+from comp_comm.validation.run import validate
+from comp_comm.validation.table import LATER, read_runs, shipped
+from comp_comm.validation.words import check_words, doubtful_names
 
 HEAD = "model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,precision,step_s"
 ROW = "llama-3-8b,h100,64,8,2,1,256,8192,bf16,6.1"
@@ -27,6 +29,61 @@ def table(tmp_path, monkeypatch):
         return "runs.csv"
 
     return write
+
+
+# -- what contradicts itself, or is nearly something else -------------------------------------------------------------
+
+
+def test_replicas_that_devices_and_degrees_do_not_leave_are_told(compcomm, table):
+    runs = table(f"{ROW},4", f"{ROW},2", f"{ROW},", head=f"{HEAD},dp")  # 64 / (8 x 2) = 4
+    code, out, err = compcomm("validate", "--runs", runs, "--format", "json")
+    assert code == 0
+    assert [row["counted"] for row in json.loads(out)["rows"]] == [True, False, True]
+    assert "runs.csv:3: dp 2 is not gpus / (tp x pp x cp) = 64 / 16 = 4: one of them is wrong" in err
+    code, _, err = compcomm("calibrate", "--runs", runs, "--extends", "h100", "-o", "mine.yaml")
+    assert (code, "left out: runs.csv:3: dp 2 is not gpus" in err) == (0, True)
+
+
+def test_the_shipped_runs_have_as_many_replicas_as_devices_leave():
+    for path in (None, shipped(LATER)):
+        _, reasons = points_of(read_runs(path), Silent())
+        assert not [reason for reason in reasons.values() if reason.startswith("dp ")]
+
+
+SIZES = "layers,hidden,ffn_hidden,heads,kv_heads,vocab"
+
+
+@pytest.mark.parametrize(("name", "sizes", "said"), [
+    ("llama-3-8bb", "32,4096,14336,32,8,128256", "did you mean 'llama-3-8b'? It has these dimensions"),
+    ("Lama3-8B", "36,4096,14336,32,8,128256", "did you mean 'llama-3-8b'? It has other dimensions"),
+    ("llama-3-9b", "36,4096,14336,32,8,128256", ""), ("llama-3-8b", "8,4096,14336,32,8,128256", ""),
+    ("llama-3-8b", "40,5120,14336,40,8,128256", "whose hidden is 4096 and not 5120: taken for another"),
+    ("llama-3-8b", "32,4096,14336,32,8,128256", ""), ("our-model", "32,4096,14336,32,8,128256", ""),
+    ("", "32,4096,14336,32,8,128256", ""), ("GPT-39.1B", "48,8192,32768,64,64,51200", ""),
+])  # fmt: skip
+def test_a_name_that_is_nearly_a_model_is_told(compcomm, table, name, sizes, said):
+    runs = table(f"{name}{ROW.removeprefix('llama-3-8b')},{sizes}", head=f"{HEAD},{SIZES}")
+    code, _, err = compcomm("validate", "--runs", runs)
+    assert code == 0, err
+    assert (f"note: runs.csv:2: model: '{name}'" in err) == bool(said)
+    assert said in err
+    assert (said in compcomm("calibrate", "--runs", runs, "--extends", "h100")[2]) or not said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["runs.csv", LATER])
+def test_a_copy_of_a_shipped_table_is_predicted_as_it_is(name, tmp_path):
+    (tmp_path / "copy.csv").write_bytes(shipped(name).read_bytes())
+    copied, own = validate(tmp_path / "copy.csv"), validate(shipped(name))
+    assert [one.predicted_s for one in copied.predictions] == [one.predicted_s for one in own.predictions]
+    assert not copied.doubtful or name != LATER
+
+
+@pytest.mark.parametrize("name", ["runs.csv", LATER])
+def test_words_of_a_shipped_table_are_taken_in_a_copy(name):
+    runs = read_runs(shipped(name))
+    check_words(runs)
+    assert not doubtful_names(runs)
 
 
 # -- the device a profile is of ---------------------------------------------------------------------------------------
@@ -152,7 +209,9 @@ def test_a_word_that_is_not_understood_is_no_default(compcomm, table, column, wo
     ("attention_kernel", "flash_3", "attention_kernel", "flash_3"), ("sequence_parallel", "True", "sp", "on"),
     ("cuda_graph", "attention_router", "cuda_graph", "attention_router"),
     ("recompute", "mlp+core_attn", "recompute", "core_attn+mlp"), ("recompute", "Full", "recompute", "full"),
-    ("zero_stage", "fsdp", "zero", 3), ("attention_kernel", "FlashAttention-2", "attention_kernel",
+    ("zero_stage", "fsdp", "zero", 3), ("attention_kernel", "flash 2", "attention_kernel", "flash_2"),
+    ("attention_kernel", "flash_attn v3", "attention_kernel", "flash_3"),
+    ("attention_kernel", "FlashAttention-2", "attention_kernel",
     "flash_2"),
 ])  # fmt: skip
 def test_words_of_a_study_and_of_the_shipped_table_are_both_understood(table, column, word, field, value):

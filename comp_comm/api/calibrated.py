@@ -7,11 +7,11 @@ from os import PathLike, fspath
 
 from comp_comm.api.answers import Table
 from comp_comm.calibration.run import Calibration, number_rows
-from comp_comm.errors import ConfigError
+from comp_comm.configs.catalogue import SUFFIXES
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Records
 from comp_comm.report.answer import basic_meta
-from comp_comm.report.output import check_writable, open_output
+from comp_comm.report.output import check_ending, open_output
 
 
 class CalibratedProfile(Table):
@@ -40,9 +40,7 @@ class CalibratedProfile(Table):
     def save(self, path: str | PathLike[str], date: str | None = None) -> None:
         """Write the profile as YAML. Raises ``ConfigError`` where the name is of another kind of file."""
         name = fspath(path)
-        if not name.endswith((".yaml", ".yml")):
-            raise ConfigError(f"{name}: a profile is YAML; the name must end in .yaml")
+        check_ending("", name, "a profile is YAML", SUFFIXES)
         text = self.calibration.profile_file(name, self._extends, self._logs, date)
-        check_writable(name)
         with open_output(name) as out:
             out.write(text)

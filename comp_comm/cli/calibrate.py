@@ -15,6 +15,7 @@ from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, n
 from comp_comm.choices import Precision
 from comp_comm.cli import completion, help_text, options, values
 from comp_comm.cli.speech import tell
+from comp_comm.configs import catalogue
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.records import Record
 from comp_comm.report import machine, output, table
@@ -145,11 +146,8 @@ def _prepare(path: str | None, form: str | None, check: bool, given: Record) -> 
         raise ConfigError(f"--collective: there is no '{given['collective']}' ({one_of(sorted(set(KINDS.values())))})")
     if check:
         return options.prepare(form, path)
-    if path is not None and not path.endswith((".yaml", ".yml")):
-        raise ConfigError(f"-o {path}: the profile is YAML; the name must end in .yaml (--format is of the errors)")
-    chosen = options.prepare(form, None)
-    output.check_writable(path)
-    return chosen
+    output.check_ending("-o", path, "the profile is YAML (--format is of the errors)", catalogue.SUFFIXES)
+    return options.prepare(form, None)
 
 
 def _read(logs: Sequence[str], given: Record) -> list[Log]:

@@ -23,7 +23,7 @@ from comp_comm.validation.predict import Prediction, points_of
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.refused import nothing_predicted
 from comp_comm.validation.table import read_runs
-from comp_comm.validation.words import check_words
+from comp_comm.validation.words import check_words, doubtful_names
 
 OPERATOR = "runs"
 
@@ -40,7 +40,13 @@ def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: s
     profile = load_profile(extends)
     check_devices([(point.run, point.machine) for point in points], profile)
     result = fit_machine([point.on(extends) for point in points], profile)
-    options.note([*(f"left out: {one.problem}" for one in [*refused, *result.refused]), *silent.notes()])
+    options.note(
+        [
+            *doubtful_names(table_of_runs),
+            *(f"left out: {one.problem}" for one in [*refused, *result.refused]),
+            *silent.notes(),
+        ]
+    )
     output.check_not_read(path)
     options.write(None, lambda out: _write(out, form, result, profile.name))
     if path:

@@ -6,6 +6,7 @@ import click
 
 from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
+from comp_comm.configs.overrides import Overrides
 from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
@@ -58,7 +59,7 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    overrides = tuple(options.given_flags(**fields, hardware=hardware))
+    overrides = options.given_flags(**fields, hardware=hardware)
     if techniques:
         if picture:
             raise ConfigError("--plot draws the case study, not what-ifs; give one of the two")
@@ -77,7 +78,7 @@ def command(
 
 
 def _what_if(
-    path: str | None, form: str, techniques: tuple[str, ...], overrides: tuple[str, ...], slowdown: float, slower: float
+    path: str | None, form: str, techniques: tuple[str, ...], overrides: Overrides, slowdown: float, slower: float
 ) -> int:
     rows, meta = what_if(techniques, overrides, slowdown, slower)
     heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}", "fractions are of each step: serialized and "

@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from comp_comm.cli import completion, help_text, options
-from comp_comm.configs.overrides import override_key
+from comp_comm.configs.overrides import Override, parse_override
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.records import Record
 from comp_comm.report import output
@@ -21,11 +21,13 @@ from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
                "compcomm compare llama-step --set-b hardware=b200 | "
-               "compcomm compare --set model=llama-2-7b --set hardware=h100 --set gpus=64 --set global_batch=1024 "
+               "compcomm compare --model llama-2-7b --hardware h100 --set gpus=64 --set global_batch=1024 "
                "--set-b optimizer=muon | "
                "compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
 @click.argument("a", required=False, shell_complete=completion.names("study"))
 @click.argument("b", required=False, shell_complete=completion.names("study"))
+@options.model_option
+@click.option("--hardware", metavar="NAME|FILE", help="Hardware profile.", shell_complete=completion.names("hardware"))
 @options.set_option
 @click.option("--set-a", multiple=True, metavar="KEY=VALUE",
               help="As --set, for the first only, in place of --set. May be repeated.",
@@ -35,21 +37,22 @@ from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
               shell_complete=completion.settings)  # fmt: skip
 @options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
-def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None,
-            picture: str | None, **given: tuple[str, ...]) -> int:  # fmt: skip
+def command(a: str | None, b: str | None, model: str | None, hardware: str | None, overrides: tuple[str, ...],
+            path: str | None, form: str | None, picture: str | None, **given: tuple[str, ...]) -> int:  # fmt: skip
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
-    B may be left out: it is A with other values (--set-b). A may be, too: both are then what --set says. The sides are
-    named by the fields in which they differ.
+    B may be left out: it is A with other values (--set-b). A may be, too: both are then what flags and --set say. The
+    sides are named by the fields in which they differ.
     """
     form = options.prepare(form, path)
     in_file = options.check_picture(picture, form)
-    if a is None and not overrides:
-        raise click.UsageError("A is missing: a study, or --set model=llama-3-8b --set hardware=h100 --set gpus=64",
+    both = [*map(parse_override, overrides), *options.given_flags(model=model), *options.hardware_override(hardware)]
+    if a is None and not both:
+        raise click.UsageError("A is missing: a study, or --model llama-3-8b --hardware h100 --set gpus=64",
                                click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    left, right = (_study(reference, overrides, [f"{flag} {text}" for text in own]) for reference, flag, own
+    left, right = (_study(reference, both, [parse_override(text, flag) for text in own]) for reference, flag, own
                    in ((a, "--set-a", given["set_a"]), (b or a, "--set-b", given["set_b"])))  # fmt: skip
     steps = [point_of(study)[1] for study in (left, right)]
     rows, changed = compared(*steps), differing_fields(left, right)
@@ -90,10 +93,10 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
     return code
 
 
-def _study(reference: str | None, both: Sequence[str], own: Sequence[str]) -> Study:
+def _study(reference: str | None, both: Sequence[Override], own: Sequence[Override]) -> Study:
     """Return a side's study: what is its own takes the place of what is said for both."""
-    keys = {override_key(text) for text in own}
-    overrides = (*(text for text in both if override_key(text) not in keys), *own)
+    keys = {each.key for each in own}
+    overrides = (*(each for each in both if each.key not in keys), *own)
     return load_study(reference, overrides) if reference else study_from({}, overrides=overrides)
 
 

@@ -22,7 +22,7 @@ OF_FIELD = {
 }  # fmt: skip
 OF_OPTION = {
     **dict.fromkeys(("form", "path", "spreadsheet", "picture", "plot", "columns", "long_form", "quiet", "emit",
-                     "elapsed", "help", "help_all", "version"), "Output"),
+                     "elapsed", "help", "_click_default_help", "help_all", "version"), "Output"),
     **dict.fromkeys(("jobs", "executor", "resume"), "Work"),
     "hardware": "Hardware", "model": "Model", "batch_tokens": "Layout",
 }  # fmt: skip

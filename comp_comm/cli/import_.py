@@ -14,8 +14,8 @@ from comp_comm.configs.importers.imported import Imported
 from comp_comm.configs.importers.reading import import_text, text_of
 from comp_comm.configs.importers.study_text import study_text
 from comp_comm.configs.model_file import load_model, model_of
-from comp_comm.configs.strict_yaml import load_value
-from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.configs.overrides import read_settings
+from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.report import output
 
@@ -47,8 +47,8 @@ def command(
     said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
-    output.check_writable(path)
-    given = _given(overrides)
+    output.check_ending("-o", path, "a study is YAML", catalogue.SUFFIXES)
+    given = read_settings(overrides, list(FIELDS))
     content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
     imported = import_text(text_of(content, shown), shown, given, model or "", recipe)
     imported = _completed(imported, given, hardware, model)
@@ -64,20 +64,6 @@ def command(
 def _as_path(file: str) -> str:
     """Return a file as a path: a name of the catalogue is none."""
     return file if "/" in file else f"./{file}"
-
-
-def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
-    given: dict[str, Value] = {}
-    for text in overrides:
-        name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name:
-            raise ConfigError(f"--set {text}: write it as key=value")
-        if name not in FIELDS:
-            raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
-        with options.naming(f"--set {name}"):
-            given[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
-    return given
 
 
 def _completed(imported: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:

@@ -72,7 +72,7 @@ def command(ctx: click.Context, model: str, hardware: str, gpus: int, like: str 
     """Write a study with a comment at every line: a training step over networks and devices to come."""
     if ctx.args:
         raise click.UsageError(f"{ctx.args[0]}: the file to write is given by -o {ctx.args[0]}", ctx)
-    output.check_writable(path)
+    output.check_ending("-o", path, "a study is YAML", catalogue.SUFFIXES)
     if path and path != "-" and not output.is_special(path) and Path(path).exists():
         raise ConfigError(f"{path}: is there already; give another name (-o)")
     text = catalogue.content("study", like)[0].decode() if like else _made(model, hardware, gpus, path)

@@ -154,6 +154,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:
         # How click ends where the reader went away (head, a pager), after making the streams safe to close: no error.
         return 0
+    except MemoryError:
+        return _say("this takes more memory than there is here: ask for less (fewer points, smaller shapes)", 2)
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror}", 2)
     return result if isinstance(result, int) else 0

@@ -16,7 +16,7 @@ import click
 from comp_comm.cli import completion, help_text, values
 from comp_comm.cli.speech import QUIET, tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.overrides import override_key
+from comp_comm.configs.overrides import Override, parse_override
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.configs.study_title import plain_title
@@ -88,6 +88,12 @@ def field_options(names: Iterable[str]) -> Callable[[Command], Command]:
     return add
 
 
+def model_option(command: Command) -> Command:
+    """Add ``--model`` to a command."""
+    said = "A model; its dimensions may be changed by other flags."
+    return click.option("--model", metavar="NAME|FILE", help=said, shell_complete=completion.names("model"))(command)
+
+
 def point_options(command: Command, fields: Iterable[str] = default_model().fields) -> Command:
     """Add a study and a flag for each field of a cost model, `complete` if not said: what a point is given by."""
     for decorate in (
@@ -95,8 +101,7 @@ def point_options(command: Command, fields: Iterable[str] = default_model().fiel
         field_options(fields),
         click.option("--batch-tokens", metavar="N", help="tokens of a step, in place of --global-batch: 4M is "
                      "4 x 2^20."),
-        click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
-                     shell_complete=completion.names("model")),
+        model_option,
         click.option("--hardware", metavar="NAME|FILE", help="Hardware profile; several with commas are an axis.",
                      shell_complete=completion.names("hardware")),
         click.argument("study", required=False, shell_complete=completion.names("study")),
@@ -108,18 +113,16 @@ def point_options(command: Command, fields: Iterable[str] = default_model().fiel
 def point_study(given: Record, hardware: str | None = None) -> Study:
     """Return the study that the options of `point_options` mean; ``hardware`` is what it is on if nothing says so."""
     given = dict(given)
-    study, overrides = given.pop("study"), given.pop("overrides")
+    study, texts = given.pop("study"), given.pop("overrides")
     said = hardware_override(given.pop("hardware"))
-    for text in overrides:
-        if "=" not in text:  # before a stray value is taken for a study
-            raise ConfigError(f"--set {text}: write it as key=value (--set tp=8)")
+    overrides = [parse_override(text) for text in texts]  # before a stray value is taken for a study
     if not study and not (*overrides, *given_flags(**given), *said):
         raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
                                "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
     flags = (*overrides, *given_flags(**given), *said)
-    if study or not hardware or said or any(override_key(text) == "hardware" for text in overrides):
+    if study or not hardware or said or any(each.key == "hardware" for each in overrides):
         return load_study(study, flags) if study else study_from({}, overrides=flags)
-    return on_any(study_from({}, overrides=(*flags, f"--hardware={hardware}")))
+    return on_any(study_from({}, overrides=(*flags, *hardware_override(hardware))))
 
 
 def on_any(study: Study) -> Study:
@@ -133,17 +136,18 @@ def on_any(study: Study) -> Study:
     return replace(study, title=title, hardware_assumed=True, notes=(*study.notes, said))
 
 
-def given_flags(**values: object) -> list[str]:
-    """Return the flags that were given, as overrides of a study ("--tp=16")."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
+def given_flags(**values: object) -> list[Override]:
+    """Return the flags that were given, as overrides of a study."""
+    return [Override(name, str(value), f"--{name.replace('_', '-')}") for name, value in values.items()
+            if value is not None]  # fmt: skip
 
 
-def hardware_override(text: str | None) -> list[str]:
+def hardware_override(text: str | None) -> list[Override]:
     """Return what ``--hardware`` gives as an override of a study: one name, or with commas or brackets a list."""
     if text is None:
         return []
     names = [part.strip() for part in text.strip("[] ").split(",")]
-    return [f"--hardware={text if len(names) == 1 and '[' not in text else '[' + ', '.join(names) + ']'}"]
+    return given_flags(hardware=text if len(names) == 1 and "[" not in text else f"[{', '.join(names)}]")
 
 
 def plot_option(what: str, flag: str = "--plot", name: str = "picture") -> Callable[[Command], Command]:

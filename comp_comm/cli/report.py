@@ -9,7 +9,6 @@ import click
 from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report import output
 
@@ -28,9 +27,7 @@ def command(path: str, **given: object) -> int:
     an explorer: H, SL, B, TP and flop-vs-bw by sliders. A study of one point is explained; one with axes is swept.
     """
     catalogue.FILES_READ.clear()
-    output.check_writable(path)
-    if not output.is_special(path) and not path.endswith((".html", ".htm")):
-        raise ConfigError(f"-o {path}: a report is a page; the name must end in .html")
+    output.check_ending("-o", path, "a report is a page", (".html", ".htm"))
     study = options.point_study(given)
     output.check_not_read(path)
     from comp_comm.report.plot import check_library
@@ -42,5 +39,6 @@ def command(path: str, **given: object) -> int:
     options.note(study.notes)
     with output.open_output(path) as out:
         out.write(text)
-    tell(f"wrote {path}")
+    if path != "-":
+        tell(f"wrote {path}")
     return 0

@@ -13,6 +13,7 @@ from comp_comm.cli import help_text, options, values
 from comp_comm.cli.reproduce_options import TABLE, cell_options, figure_argument, listed, set_option, tolerance_option
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
+from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.reproduce import amped, foundation_models
 from comp_comm.reproduce.figure import NOT_AVAILABLE, Figure, Statement, total
@@ -229,7 +230,7 @@ def everything(folder: str | None, form: str | None) -> int:
         from comp_comm.report.plot import check_library
 
         check_library()
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        output.check_folder(folder)
     papers = {paper: figures_of(paper) for paper in PAPERS}
     counts = total([made for figures in papers.values() for made in figures])
     rows = summary(papers)
@@ -243,7 +244,7 @@ def everything(folder: str | None, form: str | None) -> int:
     if folder:
         from comp_comm.report.reproduce_page import write_folder
 
-        write_folder(Path(folder), papers)
+        write_folder(output.made_folder(folder), papers)
         tell(f"wrote {Path(folder) / 'index.html'}")
     return code
 

@@ -24,7 +24,7 @@ def command(kind: str, path: str | None) -> int:
     with the YAML extension, settings.json: "yaml.schemas": {"./study.schema.json": "studies/*.yaml"}; or the first line
     of a study: # yaml-language-server: $schema=study.schema.json
     """
-    output.check_writable(path)
+    output.check_ending("-o", path, "a schema is JSON", (".json",))
     return options.write(path, lambda out: machine.write_record(out, made(kind)))
 
 

@@ -11,7 +11,8 @@ from comp_comm.cli import help_text, options, prices, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.exporters import FORMATS
+from comp_comm.configs.exporters import ENDINGS, FORMATS
+from comp_comm.configs.overrides import parse_override
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
@@ -165,13 +166,13 @@ def _format(asked: Asked, form: str | None, path: str | None) -> str:
     if shown:
         raise ConfigError(f"--emit writes the best layout, and nothing else: leave --{' and --'.join(shown)} out")
     catalogue.FILES_READ.clear()
-    output.check_writable(path)
+    output.check_ending("-o", path, f"--emit {asked['emit']} writes another kind of file", ENDINGS[asked["emit"]])
     return ""
 
 
 def _machine(flags: list[str], overrides: tuple[str, ...], case: Case) -> str:
     """Return what the one device of a search is called where it was given: a name, or a path."""
-    of_set = [text.partition("=")[2].strip() for text in overrides if text.partition("=")[0].strip() == "hardware"]
+    of_set = [each.value.strip() for each in map(parse_override, overrides) if each.key == "hardware"]
     of_study = case.study.document.data.get("hardware")
     known = [*flags, *of_set, *([of_study] if isinstance(of_study, str) else []), str(case.place["hardware"])]
     return known[0]
@@ -236,7 +237,10 @@ def _searched(case: Case, cost: Prices, asked: Asked, share: Share, keeper: Keep
     aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], cost), asked["headroom"])
     space = make_space(case.study, case.gpus)
     per = asked["crossover"].fields if asked["crossover"] else asked["per"]
-    check_per(space, per)
+    if asked["crossover"]:
+        asked["crossover"].check(space, cost)
+    else:
+        check_per(space, per)
     space = space.grouped(tuple(dict.fromkeys((*per, *(degree_fields(space) if asked["compared"] else ())))))
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:

@@ -71,8 +71,10 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
     plan = make_plan(loaded)
     wanted = check_columns(plan, _split(given["columns"]))
     pivot = views.table_view(plan)
+    views.check_plot_block(plan)
+    not_as_said = [] if pivot else views.table_notes(plan)
     if form not in READ_BY_PEOPLE or given["long_form"] or given["top"] or given["columns"]:
-        pivot = None
+        pivot, not_as_said = None, []
     if pivot:
         wanted = tuple(dict.fromkeys((*wanted, pivot["value"])))
     shown = given["top"] or plan.grid.points
@@ -81,7 +83,7 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
                           "table or plot shows; ask for fewer (--top N) or for another --format")  # fmt: skip
     save = _draw(plan, given["plot"], views.plot_view(plan)) if in_file else None
     unnamed = [] if pivot or form not in READ_BY_PEOPLE else _unnamed(plan, wanted)
-    options.note([] if quiet else [*notes(plan), *unnamed])
+    options.note([] if quiet else [*notes(plan), *not_as_said, *unnamed])
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
     if save and code == 0:
         save()

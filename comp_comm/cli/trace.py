@@ -7,7 +7,6 @@ import click
 from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.errors import ConfigError
 from comp_comm.report import output
 from comp_comm.report.table import setup_line
 from comp_comm.sweeps.point import point_meta, point_of, verdict
@@ -30,10 +29,8 @@ def command(path: str | None, svg: str | None, **given: object) -> int:
     gradients and weights. Its last slice ends when the step does. The point is a STUDY, flags, or both.
     """
     catalogue.FILES_READ.clear()
-    for target in (path, svg):
-        output.check_writable(target)
-    if svg is not None and not svg.endswith(".svg"):
-        raise ConfigError(f"--svg {svg}: the name must end in .svg")
+    output.check_ending("-o", path, "a trace is JSON", (".json",))
+    output.check_ending("--svg", svg, "the pipeline is drawn as SVG", (".svg",))
     plan, step = point_of(options.point_study(given))
     meta = point_meta(plan, "trace", step.notes())
     options.note(meta["notes"])

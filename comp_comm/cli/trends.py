@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -13,7 +12,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record
 from comp_comm.report import machine
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.report.output import open_output
+from comp_comm.report.output import check_folder, made_folder, open_output
 from comp_comm.trends.forecast import DRAWS, GROWING, SEED, STUDIES, YEAR, Assumptions
 from comp_comm.trends.part import Part, PartSettings
 from comp_comm.trends.parts import PARTS
@@ -109,9 +108,9 @@ def _all(asked: PartSettings, path: str | None, form: str | None, picture: str |
     from comp_comm.report.trends_page import write_folder
 
     check_library()
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(path)
     made = [make(asked) for make, _ in PARTS.values()]
+    folder = made_folder(path)
     for part in made:
         with open_output(str(folder / f"{part.name}.csv")) as out:
             meta: Record = basic_meta(f"trends {part.name}", title=part.title, notes=list(part.notes))

@@ -6,7 +6,6 @@ columns it gives) is checked where the study is planned, and shown together with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from comp_comm.configs import catalogue
@@ -15,7 +14,7 @@ from comp_comm.configs.batch import BATCH, LENGTH, TOKENS, BatchReader, doubtful
 from comp_comm.configs.file_kinds import STUDY, check_kind
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
-from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
+from comp_comm.configs.overrides import TOP_LEVEL_SETS, Overrides, read_overrides
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.configs.study_read import Study
@@ -32,7 +31,7 @@ DEFAULT_HARDWARE = "mi210"
 __all__ = ["Study", "as_study", "load_study", "read_study", "study_from"]
 
 
-def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
+def load_study(reference: str, overrides: Overrides = ()) -> Study:
     """Return the study a path or a catalogue name means, with ``overrides`` applied.
 
     An override is ``"tp=16"``, as ``--set`` takes it, or ``"--tp=16"`` where it came from a flag of its own.
@@ -44,25 +43,25 @@ def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
     return read_study(document, overrides)
 
 
-def study_from(data: Record, name: str = COMMAND_LINE, overrides: Sequence[str] = ()) -> Study:
+def study_from(data: Record, name: str = COMMAND_LINE, overrides: Overrides = ()) -> Study:
     """Return the study that a mapping of the same form means."""
     return read_study(Document(data, name), overrides)
 
 
-def as_study(study: str | Record | Study, overrides: Sequence[str] = ()) -> Study:
+def as_study(study: str | Record | Study, overrides: Overrides = ()) -> Study:
     """Return a study from a path, a catalogue name, a mapping, or one already read."""
     if isinstance(study, Study):
         return study
     return load_study(study, overrides) if isinstance(study, str) else study_from(study, "study", overrides)
 
 
-def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
+def read_study(document: Document, overrides: Overrides = ()) -> Study:
     """Return the study in a parsed document (see `load_study`)."""
     return _Reader(document, overrides).study()
 
 
 class _Reader(Reader):
-    def __init__(self, document: Document, overrides: Sequence[str]) -> None:
+    def __init__(self, document: Document, overrides: Overrides) -> None:
         super().__init__(document, Problems())
         self.origins: dict[str, tuple[Document, Path]] = {}
         self.overrides = read_overrides(overrides)

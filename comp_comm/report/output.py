@@ -66,19 +66,23 @@ def never() -> bool:
 def choose_format(asked: str | None, path: str | None, more: Sequence[str] = ()) -> str:
     """Return the format asked for, else what the file's extension says, else a table.
 
-    ``more`` are formats of this command alone, each with the extension of its name.
+    ``more`` are formats of this command alone, each with the extension of its name. Raises ``ConfigError`` for an
+    extension that says none, or another one than what is asked for; ``.txt`` may hold any.
 
-    >>> choose_format(None, "out.csv")
-    'csv'
+    >>> choose_format(None, "out.csv"), choose_format("markdown", "out.txt"), choose_format("csv", "rows")
+    ('csv', 'markdown', 'csv')
     """
-    if asked:
-        return asked
-    if path is None or path == "-":
-        return "table"
+    if path is None or path == "-" or (asked and is_special(path)):
+        return asked or "table"
     if Path(path).is_dir():
         raise ConfigError(f"-o {path}: is a directory; give the name of a file in it")
     known = {**BY_SUFFIX, **{f".{name}": name for name in more}}
     suffix = Path(path).suffix.lower()
+    if asked:
+        if known.get(suffix, asked) != asked and suffix != ".txt":
+            raise ConfigError(f"-o {path}: the extension says {known[suffix]}, and --format {asked}: leave --format "
+                              "out, or give the file another name")  # fmt: skip
+        return asked
     if suffix not in known:
         raise ConfigError(f"-o {path}: the extension says no format ({one_of(list(known))}); or give --format")
     return known[suffix]
@@ -102,6 +106,42 @@ def check_writable(path: str | None) -> None:
         raise ConfigError(f"{path}: there is no folder '{folder}'")
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"{path}: the folder '{folder}' cannot be written to")
+
+
+def check_ending(flag: str, path: str | None, what: str, endings: Sequence[str]) -> None:
+    """Raise ``ConfigError`` where a file cannot be written, or its name says that it is something else than it is.
+
+    ``endings`` are the extensions that it may have, ``what`` is said where it has another one.
+
+    >>> check_ending("-o", "run.yaml", "a study is YAML", (".yaml", ".yml"))
+    """
+    check_writable(path)
+    if path is None or path == "-" or is_special(path) or Path(path).suffix.lower() in endings:
+        return
+    allowed = " or ".join(ending for ending in endings if ending)
+    raise ConfigError(f"{flag} {path}: {what}; the name must end in {allowed}".strip())
+
+
+def check_folder(path: str) -> None:
+    """Raise ``ConfigError`` where a folder is none, and cannot be made, before any work is done."""
+    if "\0" in path:
+        raise ConfigError("-o: a folder's name has no NUL character")
+    folder = durable.resolved(path)
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise ConfigError(f"-o {path}: {'' if there == folder else f'{there} '}is a file; give a folder")
+    if not os.access(there, os.W_OK):
+        raise ConfigError(f"-o {path}: the folder '{there}' cannot be written to")
+
+
+def made_folder(path: str) -> Path:
+    """Return a folder, made if it is missing."""
+    folder = durable.resolved(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"-o {path}: cannot be made: {error.strerror}") from None
+    return folder
 
 
 def check_not_read(path: str | None) -> None:

@@ -36,9 +36,9 @@ MAX_MARKERS, MAX_COLOURS_LISTED, MAX_POINTS_MARKED = 6, 8, 20
 
 def check_plot(path: str) -> None:
     """Raise ``ConfigError`` where a picture cannot be written, ``MissingExtraError`` without matplotlib."""
+    check_writable(path)
     if Path(path).suffix.lower() not in picture.METADATA:
         raise ConfigError(f"{path}: the extension says no picture format ({one_of(list(picture.METADATA))})")
-    check_writable(path)
     check_library()
 
 

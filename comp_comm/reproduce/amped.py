@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from comp_comm.configs.overrides import read_settings
 from comp_comm.configs.study import study_from
 from comp_comm.records import Record, Records
-from comp_comm.reproduce.published import read_settings, read_table, relative_error
+from comp_comm.reproduce.published import read_table, relative_error
 from comp_comm.sweeps.meta import identity
 from comp_comm.sweeps.result import Result, sweep
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.configs.overrides import read_settings
 from comp_comm.configs.study import Study, study_from
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
-from comp_comm.reproduce.published import read_settings, read_table, relative_error
+from comp_comm.reproduce.published import read_table, relative_error
 from comp_comm.searches.answer_rows import steps_at
 from comp_comm.searches.build_space import joint_space
 from comp_comm.searches.groups import GroupResults

@@ -11,6 +11,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import CostModel
 from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
 from comp_comm.field import Value
+from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Tie
@@ -59,6 +60,19 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
         row |= {"ties": tie.layouts, "also": _also(space, tie)}
         rows.append(row | priced(prices, row, run))
     return rows
+
+
+def number_columns(space: SearchSpace, prices: Prices) -> list[str]:
+    """Return the columns of `rows_of` that are numbers of a layout, before any is evaluated."""
+    model, layouts = model_and_layouts(space)
+    run = space.plan.grid.fixed.get("tokens")
+    derived = (name for name in model.derived if name in layouts.layout_columns)
+    moving = (name for axis in space.plan.grid.axes for name in axis.values)
+    fields = ("global_batch", *derived, *space.choices, *moving)
+    numbers = {name: 0 for name in fields if name in FIELDS and FIELDS[name].kind in ("int", "float")}
+    any_step = {"step_s": 1.0, "gpus": 1.0, "tokens_per_s": 1.0}
+    of_run = RUN if run is not None else ()
+    return [*_ordered(numbers, layouts), *layouts.result_columns, *of_run, *priced(prices, any_step, run)]
 
 
 def _ordered(known: Mapping[str, Value], layouts: LayoutSpace) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -10,14 +11,30 @@ from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.other_names import nearest_name
 from comp_comm.records import Record, Records
+from comp_comm.searches.answer_rows import number_columns
 from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.per_value import check_per
 from comp_comm.searches.result import SearchAnswer
+from comp_comm.searches.space import SearchSpace
 from comp_comm.structs import struct
-from comp_comm.sweeps.where import Condition, parse_condition
+from comp_comm.sweeps.prices import Prices
+from comp_comm.sweeps.where import FLAGS, Condition, parse_condition
 
 FORM = "--crossover: COLUMN=VALUE (visible_comm_fraction=30%) or KIND:KIND, each conditions on fields of a layout " \
        "joined by commas (zero==3,tp==1:tp>1)"  # fmt: skip
 SHARES = ("mfu", "hfu", "_fraction")  # how columns end that are shares
+OF_LAYOUT = [name for name, field in FIELDS.items() if field.group == "layout"]
+WORDED = [name for name in OF_LAYOUT if FIELDS[name].kind not in ("int", "float")]
+# Columns that only some searches have, and what gives them.
+NEEDS = {
+    **dict.fromkeys(("days", "gpu_hours"), ", as the tokens of the run are not given: --tokens"),
+    **dict.fromkeys(("cost", "cost_per_million_tokens"),
+                    ", but cost_per_million_tokens is one with --price-per-gpu-hour"),
+    **dict.fromkeys(("energy", "energy_kwh_per_million_tokens"),
+                    ", but energy_kwh_per_million_tokens is one with --watts"),
+    "cost_of_run": ": it takes --tokens and --price-per-gpu-hour",
+    "energy_kwh_of_run": ": it takes --tokens and --watts",
+}  # fmt: skip
 Kind = tuple[Condition, ...]
 
 
@@ -39,20 +56,25 @@ class Crossover:
     def side(self, result: SearchAnswer) -> float | None:
         """Return how far a search is above the value, or by how many percent its second kind is behind the first.
 
-        None where nothing fits. Raises ``ConfigError`` for a column that the rows have not.
+        None where nothing fits.
         """
         if self.kinds:
             first, second = (_behind(kind, result) for kind in self.kinds)
             return None if first is None or second is None else second - first
         if not result["rows"]:
             return None
-        row = result["rows"][0]
-        numbers = [name for name, each in row.items() if isinstance(each, (int, float)) and name != "ties"]
+        return float(result["rows"][0][self.column]) - self.value
+
+    def check(self, space: SearchSpace, prices: Prices) -> None:
+        """Raise ``ConfigError`` for a column that rows of a search will not have, or a field that it does not try."""
+        if self.kinds:
+            check_per(space, self.fields, "--crossover")
+            return
+        numbers = number_columns(space, prices)
         if self.column not in numbers:
             words = [name for name, each in OBJECTIVES.items() if each.column in numbers and not each.needs]
-            hint = nearest_name(self.column, [*words, *numbers])
+            hint = NEEDS.get(self.column) or nearest_name(self.column, [*words, *numbers])
             raise ConfigError(f"--crossover: '{self.column}' is no number of a row{hint} ({one_of(numbers)})")
-        return float(row[self.column]) - self.value
 
 
 def crossover_of(text: str) -> Crossover:
@@ -82,9 +104,25 @@ def crossover_of(text: str) -> Crossover:
 
 def _kind(text: str) -> Kind:
     try:
-        return tuple(parse_condition(part, [*FIELDS]) for part in text.split(","))
+        return tuple(_condition(part) for part in text.split(","))
     except ValueError as error:
         raise ConfigError(f"--crossover: {error}") from None
+
+
+def _condition(text: str) -> Condition:
+    """Return a condition on fields of a layout. Raises ``ValueError`` for a value that its field cannot have."""
+    condition = parse_condition(text, OF_LAYOUT, WORDED)
+    if condition.columns == FLAGS:
+        raise ValueError(f"'{text.strip()}' is no field of a layout: those that are compared all are")
+    for name in condition.columns:
+        for operand in (condition.left, condition.right):
+            if operand in condition.columns or condition.compare not in (operator.eq, operator.ne):
+                continue
+            try:
+                FIELDS[name].parse(operand)
+            except ValueError as error:
+                raise ValueError(f"{text.strip()}: {name} {error}") from None
+    return condition
 
 
 def _behind(kind: Kind, result: SearchAnswer) -> float | None:

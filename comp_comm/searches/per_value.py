@@ -17,15 +17,15 @@ from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 
 
-def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
-    """Raise ``ConfigError`` where the best for each value of a field cannot be told, or of too many."""
+def check_per(space: SearchSpace, fields: Sequence[str], flag: str = "--per") -> None:
+    """Raise ``ConfigError`` where the best for each value of a field that a flag names cannot be told."""
     coupled = space.plan.grid.axes[-1].values if space.rows else space.table
     able = [*coupled, *(name for name in space.choices if name not in coupled)]
     derived = model_and_layouts(space)[1].derived
     for name in fields:
         if name not in able:
             hint = f": it follows from {', '.join(able[:3])}" if name in derived else nearest(name, able)
-            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{hint} "
+            raise ConfigError(f"{flag}: '{name}' is no field of the layouts that are tried{hint} "
                               f"({one_of(able)})")  # fmt: skip
 
 

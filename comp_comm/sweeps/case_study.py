@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from comp_comm.configs.axes import Axis
+from comp_comm.configs.overrides import Overrides
 from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
@@ -38,7 +39,7 @@ UNITS = {name: "s" if name.endswith("_s") else "1" for name in COLUMNS if name n
 
 
 def case_study(
-    overrides: tuple[str, ...] = (), inter_node_slowdown: float = SLOWDOWN, interference: float = INTERFERENCE
+    overrides: Overrides = (), inter_node_slowdown: float = SLOWDOWN, interference: float = INTERFERENCE
 ) -> tuple[Records, Record]:
     """Return the three scenarios as records, and their meta data.
 

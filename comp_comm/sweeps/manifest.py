@@ -22,6 +22,12 @@ Write = Callable[[BinaryIO, bytes], None]
 FIRST = b'{"identity"'
 MOST_BYTES = 2**28
 MOST_SHOWN = 60
+WORDS = {
+    "version": "version of compcomm",
+    "study_sha256": "the study's digest",
+    "form": "form of what is kept",
+    "heading_crc32": "the title, or a note, above the rows",
+}
 
 
 def manifest_path(target: Path) -> Path:
@@ -149,10 +155,17 @@ def refuse_another(manifest: Path, old_line: Record, new_line: Record) -> None:
     """Raise ``ConfigError`` where the first line of a manifest is of another run, with what differs."""
     old, new = old_line["identity"], new_line["identity"]
     differing = [name for name in (*new, *(name for name in old if name not in new)) if old.get(name) != new.get(name)]
-    if differing:
-        said = "; ".join(f"{_short(name)} is {_short(new.get(name))}, was {_short(old.get(name))}"
-                         for name in differing[:8])  # fmt: skip
-        raise ConfigError(f"{manifest}: is of another run ({said}); give another -o FILE, or delete it to begin again")
+    if not differing:
+        return
+    otherwise = "give another -o FILE, or delete it to begin again"
+    if {"version", "form"} & set(differing) and not set(differing) - {"version", "form", "heading_crc32"}:
+        versions = [str(each.get("version")) for each in (old, new)]
+        begun = f"version {versions[0]}" if versions[0] != versions[1] else "another build"
+        raise ConfigError(f"{manifest}: was begun by {begun} of compcomm, and this is {versions[1]}, which may count "
+                          f"otherwise: go on with that one, {otherwise}")  # fmt: skip
+    said = "; ".join(f"{WORDS.get(name, _short(name))} is {_short(new.get(name))}, was {_short(old.get(name))}"
+                     for name in differing[:8])  # fmt: skip
+    raise ConfigError(f"{manifest}: is of another run ({said}); {otherwise}")
 
 
 def _short(value: object) -> str:

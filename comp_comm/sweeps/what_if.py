@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from comp_comm.configs.overrides import Overrides, parsed
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
@@ -67,7 +68,7 @@ def choose(asked: tuple[str, ...]) -> dict[str, Technique]:
 
 def what_if(
     asked: tuple[str, ...],
-    overrides: tuple[str, ...] = (),
+    overrides: Overrides = (),
     inter_node_slowdown: float = SLOWDOWN,
     interference: float = INTERFERENCE,
 ) -> tuple[Records, Record]:
@@ -79,14 +80,15 @@ def what_if(
     >>> [round(row["serialized_ratio"], 3) for row in rows]  # preset A takes a ring's factor of very many devices
     [0.5, 0.5, 0.5]
     """
-    before, meta = case_study(overrides, inter_node_slowdown, interference)
+    said, given = parsed(overrides), {each.key for each in parsed(overrides)}
+    before, meta = case_study(said, inter_node_slowdown, interference)
     rows = []
     for name, technique in choose(asked).items():
-        given = {text.removeprefix("--").partition("=")[0].replace("-", "_") for text in overrides}
-        clash = sorted({text.partition("=")[0] for text in technique.settings} & given)
+        settings = parsed(technique.settings)
+        clash = sorted({each.key for each in settings} & given)
         if clash:
             raise ConfigError(f"--what-if {name} sets {', '.join(clash)}; leave out {FIELDS[clash[0]].flag}")
-        after, _ = case_study((*overrides, *technique.settings), inter_node_slowdown, interference)
+        after, _ = case_study([*said, *settings], inter_node_slowdown, interference)
         rows += [_row(name, technique, old, new) for old, new in zip(before, after, strict=True)]
     notes = [*meta["notes"]]
     for name, technique in choose(asked).items():

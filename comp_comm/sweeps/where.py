@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,15 @@ class Condition:
         return np.asarray(self.compare(left, right), dtype=bool)
 
 
-def parse_condition(text: str, columns: Sequence[str]) -> Condition:
-    """Return the condition that ``text`` states about the given columns.
+def parse_condition(text: str, columns: Sequence[str], words: Collection[str] = WORDS) -> Condition:
+    """Return the condition that ``text`` states about the given columns, of which some are of ``words``.
 
     Raises ``ValueError`` for what is not a comparison of columns and numbers, or names an unknown column.
 
     >>> parse_condition("tp <= 4K", ["tp"]).right
     4096.0
+    >>> parse_condition("sp == on", ["sp"], ["sp"]).right
+    'on'
     """
     flag = re.match(_FLAG, text)
     if flag:
@@ -65,12 +67,12 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
     if not used:
         raise ValueError(f"'{text}' compares no column{nearest(left, columns)} ({one_of(columns)})")
     for part in operands:
-        worded = [name for name in used if name in WORDS]
+        worded = [name for name in used if name in words]
         if isinstance(part, str) and part not in columns and not worded:
             raise ValueError(f"'{part}' is not a column{nearest(part, columns)} ({one_of(columns)})")
         if isinstance(part, float) and worded:
             raise ValueError(f"'{text}': {worded[0]} is a word, not a number")
-    if any(name in WORDS for name in used) and sign not in ("==", "!="):
+    if any(name in words for name in used) and sign not in ("==", "!="):
         raise ValueError(f"'{text}': words can only be compared with == and !=")
     return Condition(text, operands[0], OPERATORS[sign], operands[1], used)
 

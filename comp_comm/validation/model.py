@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from functools import cache
 
@@ -26,6 +27,7 @@ SIZES = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_le
 SHAPES = (*SIZES, "head_dim", "max_positions", "extra_parameters", "parameters")
 HEADS = (64, 96, 128, 80, 72)  # usual dimensions of a head, where a run does not state its heads
 VOCAB = 51200  # GPT-2's vocabulary, padded as Megatron-LM pads it, where a run does not state it
+NEARLY = 0.87  # how near a name is that may be a slip, as `difflib` has it: a letter in ten or so
 MIXTURE_SIZES = ("layers", "hidden", "seq_len")  # of a mixture of the catalogue, what a run may have otherwise
 
 
@@ -64,6 +66,31 @@ def named(name: str) -> str | None:
     text = plain(name)
     older = re.sub(r"^llama3(?=405)", "llama31", text)
     return exact or _known().get(text) or _known().get(older) or _known().get(re.sub(r"instruct$|base$", "", text))
+
+
+def doubtful_name(run: MeasuredRun) -> str:
+    """Return what to say of a name that nearly is the catalogue's, or is its, where the row's dimensions are taken.
+
+    Nothing where the model is the catalogue's (perhaps with fewer layers), or has a name of its own: one with other
+    numbers is of another size, and no slip.
+    """
+    name, hidden, layers = run["model_name"], run.number("hidden"), run.number("layers")
+    if not name or "/" in name or hidden is None or layers is None:
+        return ""
+    reference = named(name)
+    if reference:
+        known = _fields(reference)["hidden"]
+        taken = f"'{name}' is {reference}, whose hidden is {known} and not {hidden:g}: taken for another model"
+        return taken if hidden != known else ""
+    numbers = [known for known in _known() if re.findall(r"\d+", known) == re.findall(r"\d+", plain(name))]
+    close = difflib.get_close_matches(plain(name), numbers, n=1, cutoff=NEARLY)
+    if not close:
+        return ""
+    reference = _known()[close[0]]
+    fields = _fields(reference)
+    same = (fields["layers"], fields["hidden"]) == (layers, hidden)
+    own = "has these dimensions, and says its norms, biases and positions, too" if same else "has other dimensions"
+    return f"'{name}' is no model of the catalogue, and taken as the row has it; did you mean '{reference}'? It {own}"
 
 
 def transformer_fields(run: MeasuredRun) -> tuple[dict[str, Value], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -90,6 +91,7 @@ def point_of(run: MeasuredRun, silent: Silent) -> Point:
     if ("LoRA" in run["notes"] or "LoRA" in run["software_other"]) and "lora_rank" not in run.fields:
         raise ValueError(NO_RANK)
     _check_stated(run, [name for name in NEEDED if name not in MEASURED])
+    _check_replicas(run)
     machine = machine_of(run)
     model, assumed = transformer_fields(run)
     software = read_software(run, silent)
@@ -105,6 +107,16 @@ def _check_stated(run: MeasuredRun, names: Sequence[str]) -> None:
     missing = [name for name in names if not run[name]]
     if missing:
         raise ValueError(f"{', '.join(map(run.name, missing))} not stated")
+
+
+def _check_replicas(run: MeasuredRun) -> None:
+    """Raise ``ValueError`` where a run's replicas are not what its devices and other degrees leave."""
+    said, devices, *degrees = (run.number(name) for name in ("dp", "n_gpus", "tp", "pp", "cp"))
+    split = prod(degree or 1.0 for degree in degrees)
+    if said is not None and devices is not None and said * split != devices:
+        names = " x ".join(map(run.name, ("tp", "pp", "cp")))
+        raise ValueError(f"dp {said:g} is not {run.name('n_gpus')} / ({names}) = {devices:g} / {split:g} = "
+                         f"{devices / split:g}: one of them is wrong, or leave dp out")  # fmt: skip
 
 
 def _parsed(fields: dict[str, Value]) -> dict[str, Value]:

@@ -49,6 +49,7 @@ ON_OFF = ((r"^(yes|on|true)\b|^1$", "on"), (r"^(no|off|false)\b|^0$", "off"), (r
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 # Checkpoints stop early since torch 2.1: it, and what came with it; not a run that says an older one.
 MODERN_TORCH = ("software_other", r"^(?!.*torch (1\.|2\.0)).*(torch 2\.[1-9]|torch\.compile|compiled autograd|eager)")
+FLASH = r"\b(?:fa|flash[-_ ]?(?:attn|attention)?)[-_ ]?v?{}\b"  # FA2, FlashAttention-2, flash_attn v2, flash 2
 SPLIT = ("tp", r"^([2-9]|\d{2,})$")
 SEQUENCES = ("cp", r"^([2-9]|\d{2,})$")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
@@ -83,9 +84,9 @@ READINGS = (
                                                (r"^none", NOTHING))),
     # Kernels.
     Reading("attention_kernel", "attention_kernel", (
-        (r"unfused", "unfused"), (r"triton fa1", "triton_1"), (r"\bfa1\b|flashattention-1", "flash_1"),
+        (r"unfused", "unfused"), (r"triton fa1", "triton_1"), (FLASH.format(1), "flash_1"),
         (r"rocm|turbo|\bck\b", NOTHING),
-        (r"\bfa2\b|flashattention-2", "flash_2"), (r"\bfa3\b|flashattention-3", "flash_3"), (r"cudnn", "cudnn"),
+        (FLASH.format(2), "flash_2"), (FLASH.format(3), "flash_3"), (r"cudnn", "cudnn"),
         (r"flash", NOTHING))),
     Reading("software_other", "kernels", ((r"no torch\.compile|\beager\b", "eager"), (r"torch\.compile", "compiled"),
                                           (r"", NOTHING))),

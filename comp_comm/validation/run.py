@@ -16,7 +16,7 @@ from comp_comm.validation.predict import Prediction, predict
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.summary import arch_of, error_record, is_complete, summary
 from comp_comm.validation.table import MeasuredRun, is_shipped, read_runs
-from comp_comm.validation.words import check_words
+from comp_comm.validation.words import check_words, doubtful_names
 
 WORST = 12
 NAMED = 5  # runs without a prediction, whose reasons are said one by one
@@ -30,6 +30,7 @@ class Validation:
     predictions: list[Prediction]
     silent: Silent = field(default_factory=Silent)
     filtered: dict[str, str] = field(default_factory=dict)  # runs that were not asked for, and what leaves each out
+    doubtful: list[str] = field(default_factory=list)  # names of models that may be slips
 
     @cached_property
     def counted(self) -> list[Prediction]:
@@ -82,7 +83,7 @@ class Validation:
         assumed = sum(bool(one.point and one.point.assumed) for one in self.counted)
         if assumed:
             said.append(f"of {assumed} runs something was not stated, and the default was taken (column 'assumed')")
-        return [*said, *self.silent.notes()]
+        return [*self.doubtful, *said, *self.silent.notes()]
 
     def largest(self) -> float:
         """Return the median size of the errors, which ``--max-error`` is about."""
@@ -109,8 +110,10 @@ def validate(
     for.
     """
     runs = read_runs(path)
+    doubtful: list[str] = []
     if not is_shipped(path):
         check_words(runs)
+        doubtful = doubtful_names(runs)
     filtered: dict[str, str] = {}
     for column, asked in (("gpu", gpus), ("group", groups)):
         chosen = _chosen(runs, column, asked)
@@ -121,7 +124,7 @@ def validate(
     if hardware:
         load_profile(hardware)
     silent = Silent()
-    return Validation(predict(runs, silent, hardware), silent, filtered)
+    return Validation(predict(runs, silent, hardware), silent, filtered, doubtful)
 
 
 def _chosen(runs: list[MeasuredRun], column: str, asked: Sequence[str]) -> list[MeasuredRun]:

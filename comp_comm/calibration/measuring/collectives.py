@@ -12,6 +12,7 @@ from types import ModuleType
 from comp_comm.calibration.measuring.backends import import_torch
 from comp_comm.calibration.measuring.shapes import MESSAGE_SIZES
 from comp_comm.calibration.measuring.timer import nothing, trimmed_mean
+from comp_comm.errors import ConfigError
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 # What gloo, the library for CPUs, does not have.
@@ -24,11 +25,20 @@ BUSY_SIDE = 256  # of the products that are computed between collectives
 def measure_collectives(processes: int, library: str, budget: float, largest: int, busy: float = 0.0) -> list[Row]:
     """Return collective, devices, devices a node, bytes, number format and seconds, measured between processes.
 
-    Before each collective every process computes for about ``busy`` seconds.
+    Before each collective every process computes for about ``busy`` seconds. Of the processes of a launcher the first
+    one has the rows, the others none.
+
+    Raises ``ConfigError`` where NCCL is asked for and there are fewer GPUs than processes.
     """
     torch = import_torch()
     if "WORLD_SIZE" in os.environ and "RANK" in os.environ:  # started by a launcher: this process is one of them
-        return _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://", library, budget, largest, busy)
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rows = _rank(rank, size, "env://", library, budget, largest, busy)
+        return [] if rank else rows
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if processes > devices and (library == "nccl" or (devices and not library)):
+        raise ConfigError(f"--processes {processes}: PyTorch finds {devices} GPUs here, and of NCCL each process has "
+                          "its own; --library gloo runs on the CPU")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         meeting, answer = Path(folder, "meeting"), Path(folder, "rows")
         given = (processes, f"file://{meeting}", library, budget, largest, busy, str(answer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from comp_comm.calibration.measurements import Log, Row
@@ -14,6 +15,7 @@ from comp_comm.calibration.readers.kernel_sums import MOST_NAMES, kernel_rows
 from comp_comm.calibration.readers.text import LogSource, refuse
 from comp_comm.calibration.readers.trace_links import KernelIdentity, Launches, ShapedOperator, Together
 from comp_comm.calibration.readers.trace_shapes import PRODUCTS, SOFT, collective_shape, operator_shape
+from comp_comm.errors import so_many
 from comp_comm.records import Record
 
 Event = Record
@@ -144,6 +146,8 @@ class _Gathered:
             log.notes.append(f"{log.file}: {count} calls of kernels with shapes; each shape is the median of its calls")
         else:
             log.notes.append(f"{log.file}: no kernel has a shape: record_shapes=True gives them, with CPU activity")
+        if self.collectives:
+            log.notes.append(f"{log.file}: {_waiting(self.collectives)}")
         if len(self.steps) > 1:
             log.notes.append(f"{log.file}: is of {len(self.steps)} steps of the profiler; sums are of all of them")
         return log
@@ -185,6 +189,20 @@ class _Gathered:
         value = event.get(key, (event.get("args") or {}).get(key) if isinstance(event.get("args"), dict) else None)
         shown = {list: "a list", dict: "an object", str: "text", bool: "true or false"}.get(type(value), "that")
         return refuse(self.log.file, f"event {number}{called}: '{key}' must be {what}, not {shown}")
+
+
+def _waiting(collectives: Mapping[Row, Sequence[float]]) -> str:
+    """Return what to say of the durations of collectives, which have waiting in them that one trace cannot tell apart.
+
+    NCCL's kernel begins when its rank calls it and ends when the last rank has: only on the rank that comes last is it
+    the transfer alone.
+    """
+    shares = [min(times) / statistics.median(times) for times in collectives.values()]
+    count, quickest = sum(map(len, collectives.values())), f"{100 * statistics.median(shares):.0f} %"
+    return (f"{count} calls of {so_many(len(shares), 'collective')}: a kernel of NCCL lasts until all ranks have "
+            "called it and all is sent, so that waiting for others is in the median of its calls; the quickest took "
+            f"{quickest} of it. Where that is little, calibrate on nccl-tests, or the trace of the rank that comes "
+            "last")  # fmt: skip
 
 
 def _thread(event: Event) -> tuple[str, str]:

@@ -66,8 +66,9 @@ class ExplainedStep(Step, ExplainedAnswer):
         timing, recipe = self.hardware.timing, Recipe.at(int(self.work.scenario.formats.recipe))
         used = AttentionKernel.at(int(to_float(timing.attention_kernel)))
         said = []
-        if used in NAMED_KERNELS and int(self.work.layout.attention_kernel) < AttentionKernel.UNFUSED:
-            said.append(f"attention_kernel is {used.word}, which training stacks use on this device")
+        asked = AttentionKernel.at(int(self.work.layout.attention_kernel))
+        if used in NAMED_KERNELS and asked < AttentionKernel.UNFUSED:
+            said.append(f"attention_kernel {asked.word} is {used.word}, which training stacks use on this device")
         if recipe is not Recipe.NONE:
             head = "" if int(self.work.scenario.formats.fp8_head) else ", the output layer"
             core = "" if int(self.work.scenario.formats.fp8_attention) else ", attention"
