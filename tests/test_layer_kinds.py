@@ -112,6 +112,7 @@ def test_parameters_by_hand():
         assert explained(of(letter))["parameters"] == around + 4 * mixer, letter
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("letter", KINDS)
 def test_tp_and_cp_divide_what_a_mixer_does(letter):
     one, split = (explained(of(letter, tp=tp, micro_batch=2)) for tp in (1, 4))

@@ -64,6 +64,7 @@ def test_two_processes_measure_the_same_shapes(compcomm, tmp_path):
     assert all(row.seconds > 0 for row in together)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_does_not_keep_the_others_waiting():
     start = time.perf_counter()
     with pytest.raises(TypeError):
