@@ -332,6 +332,12 @@ def test_a_wrong_file_is_told_what_is_wrong(text, parts, tmp_path, compcomm):
     assert all(part in err for part in parts), err
 
 
+def test_a_rounded_count_is_shown_as_a_whole_number(compcomm):
+    lines = compcomm("models", "show", "kimi-k3")[1].splitlines()
+    (published,) = (line.split() for line in lines if line.startswith("published_parameters"))
+    assert published[1:] == ["2,800,000,000,000", "2,800", "B"]
+
+
 def test_nothing_is_written_on_failure_and_no_input_written_over(tmp_path, compcomm):
     path = tmp_path / "model.yaml"
     path.write_text("hidden: 64\nlayers: 2\nheads: 3\n")

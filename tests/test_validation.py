@@ -185,6 +185,18 @@ def test_a_device_is_found_by_what_tables_call_it(words, profile):
     assert device_profile(words) == profile
 
 
+@pytest.mark.parametrize("words", ["H100 PCIe", "H100-NVL", "A100-PCIE-80GB", "V100-PCIe-32GB", "B200 NVL72"])
+def test_another_board_of_the_same_name_is_not_taken_for_the_module(words):
+    with pytest.raises(ValueError, match=f"no profile for '{words}', another board than .*-sxm.*'machine'"):
+        device_profile(words)
+
+
+@pytest.mark.parametrize(("words", "profile"), [("DGX H100 (NVLink)", "h100-sxm"), ("GB200 NVL72", "gb200-nvl72"),
+                                                ("MI210 PCIe", "mi210")])  # fmt: skip
+def test_words_of_links_do_not_make_it_another_board(words, profile):
+    assert device_profile(words) == profile
+
+
 def test_a_position_of_its_own_takes_the_familys_table_of_positions_with_it():
     """GPT's family has learned positions, as many as a sequence; a run that says it has rotary ones has none."""
     cells = {"model_name": "a model of its own", "gated_mlp": "0", "hidden": "4160", "heads": "65", "kv_heads": "65"}

@@ -119,7 +119,7 @@ def _is_shown(row: Record) -> bool:
 
 def _cell(row: Record) -> str:
     value = row["value"]
-    return f"{value:,}" if row["given"] is None and row["key"] != "year" else str(value)
+    return f"{value:,.0f}" if row["given"] is None and row["key"] != "year" else str(value)
 
 
 def _remark(row: Record) -> str:
