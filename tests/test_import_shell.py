@@ -124,7 +124,6 @@ def by_reading(script):
     return [[without_unset(word) for word in words[1:] if without_unset(word) or word == ""] for words in calls]
 
 
-@pytest.mark.a_third
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_read_as_bash_runs_it(name, tmp_path):
