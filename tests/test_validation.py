@@ -411,7 +411,7 @@ def test_how_many_runs_of_other_stacks_are_within_is_said_beside(compcomm):
     assert words in " ".join(page.split())
     step = ("explain", "--model", "llama-3-8b", "--gpus", "64", "--global-batch", "64")
     said = " ".join(compcomm(*step, "--hardware", "h100-sxm")[1].split())
-    assert f"; of {dense.later} found later, of other stacks and networks, {dense.later_held} were (" in said
+    assert f"; of {dense.later} found later, of other stacks and networks, {dense.later_held} were within (" in said
     assert "found later" not in compcomm(*step, "--hardware", "b300-sxm")[1]
 
 
