@@ -20,7 +20,7 @@ WHOLE_NUMBERS = ("domain", "axes", "side", "score_head_dim", "reduction_members"
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
     "count": (0.0, 1e12), "ratio": (1e-6, 100.0), "exponent": (-5.0, 5.0), "switch_size": (1.0, 1e12),
-    "chunk_size": (1.0, 1e12), "side": (2.0, 1e12),
+    "chunk_size": (1.0, 1e12), "axes": (1.0, 16.0), "side": (2.0, 1e12),
 }  # fmt: skip
 
 
