@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from face import volume_of
+from face import explained, volume_of
 from state_dict import of_experts, state_dict
 
 from comp_comm.configs.study import study_from
@@ -354,6 +354,42 @@ def test_gradients_of_norms_are_summed_over_tensor_parallelism():
     assert "partial gradients all-reduce" not in small(tp=4, sp="off")
     half = small(tp=4, sp="on", pp=2, accumulation=4)["partial gradients all-reduce"]
     assert half == ("tp", 4, 1, 2 * (held - 4 * 6 * h))  # the last stage has most
+
+
+MLA = {"heads": 16, "head_dim": 64, "v_head_dim": 64, "rope_head_dim": 32, "q_lora_rank": 96, "kv_lora_rank": 128}
+MIXER = {"ssm_heads": 2048, "ssm_state": 16, "ssm_dt_rank": 32, "ssm_groups": 4, "ssm_norm": "off", "head_dim": 128,
+         "heads": 16, "layer_pattern": "SYSYSYSY"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "alike"),
+    [
+        ({"norm": "rmsnorm"}, 17 * 1024),
+        ({"norm": "rmsnorm", "attn_res_block": 3}, 17 * 1024 + 2 * 17 * 1024),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "headwise"}, 17 * 1024 + 8 * (1024 * (96 + 160 + 16) + 96 + 128)),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "on"}, 17 * 1024 + 8 * (1024 * (96 + 160) + 96 + 128)),
+        ({**MIXER, "norm": "rmsnorm"}, (8 + 1 + 3) * 1024 + 4 * 1024**2),
+        ({"norm": "rmsnorm", "mtp_layers": 1}, (17 + 2 + 3) * 1024 + 2 * 1024**2),
+    ],
+)
+def test_gradients_that_are_summed_are_of_all_parameters_that_tensor_parallelism_does_not_split(what, alike):
+    """A device of TP n holds R + S / n parameters, so that R is twice those of 4 devices without those of 2."""
+    point = {
+        **MODEL,
+        "vocab": 1024,
+        "bias": "off",
+        "vocab_multiple": 1,
+        "position": "none",
+        "zero": 0,
+        "gpus": 4,
+        "sp": "on",
+        **what,
+    }
+    held = [
+        explained({"hardware": "h100-sxm", "set": {**point, "tp": tp}})["memory"]["weights_bytes"] / 2 for tp in (2, 4)
+    ]
+    assert 2 * held[1] - held[0] == alike
+    assert small(**{**point, "tp": 4})["partial gradients all-reduce"][3] == 2 * alike
 
 
 def test_counts_of_tokens_are_summed_for_a_loss_or_for_a_bias():

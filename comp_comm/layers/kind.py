@@ -22,10 +22,10 @@ from comp_comm.layers.adapters import (
     input_unread,
 )
 from comp_comm.layers.attention_residual import (
-    PARAMETERS,
     residual_bytes,
     residual_operations,
     residual_parameters,
+    residual_tensors,
 )
 from comp_comm.layers.block import (
     MASK,
@@ -241,7 +241,7 @@ class LayerKind:
     def _own_tensors(self, c: Context) -> Array:
         """Return how many tensors of hidden numbers are beside the blocks: of norms, and of attention residuals."""
         norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
-        return to_float(norms + PARAMETERS * self._residuals * (to_float(c.t.attn_res_block) > 0))
+        return to_float(norms + residual_tensors(c, self._residuals))
 
     def _input_size(self, c: Context) -> Array:
         """Return the bytes of a number that is kept of a block's input, of all blocks in the mean."""
