@@ -20,6 +20,7 @@ from comp_comm.layers.adapters import (
     adapter_parameters,
     down_unread,
     input_unread,
+    replicated_adapters,
 )
 from comp_comm.layers.attention_residual import (
     residual_bytes,
@@ -132,7 +133,13 @@ class LayerKind:
         )
 
     def tp_replicated(self, c: Context) -> TpReplicated:
-        """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
+        """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks.
+
+        Where these are frozen, those of adapters.
+        """
+        if c.frozen:
+            sizes = zip(*(replicated_adapters(c, block) for block in self.blocks), strict=True)
+            return TpReplicated(*(add_up(each) for each in sizes))
         parts = [block.tp_replicated(c) for block in self.blocks]
         tensors = self._own_tensors(c)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))

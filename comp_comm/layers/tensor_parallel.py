@@ -148,4 +148,4 @@ def head_collectives(c: Context) -> list[Collective]:
     )
     tensors = Norm.look_up("weights", c.t.norm) + residual_tensors(c, 1.0)
     norm = TpReplicated(to_float(tensors * c.t.hidden), tensors)
-    return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]
+    return [*collectives, loss, *([] if c.frozen else partial_gradients(c, norm, to_float(times > 0)))]

@@ -92,8 +92,8 @@ def partial_gradients(work: Work) -> list[Collective]:
     held = _largest_of_stages(
         work,
         lambda kind, context: kind.tp_replicated(context).parameters,
-        first=shared_norms(c),
-        last=end_parameters(c, work.vocab).final_norm,
+        first=ZERO if c.frozen else shared_norms(c),
+        last=ZERO if c.frozen else end_parameters(c, work.vocab).final_norm,
     )
     size = held * c.formats.grad
     return [
