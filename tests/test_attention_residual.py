@@ -94,6 +94,11 @@ def test_a_gate_on_latent_attention_is_projected_by_heads(tp):
     assert held(**gate)["activations"] - held(**none)["activations"] == pytest.approx(8 * 2 * 2 * TOKENS * 8 * 48 / tp)
     gathered = forward("gate input all-gather", **gate)
     assert [each["message_bytes"] for each in gathered] == [2 * TOKENS * H] * (tp > 1)
+    # Backward the input is gathered again, for the gradient of the weights, and its own gradient is scattered.
+    back = [(op["operation"], op["message_bytes"]) for op in explained(study(**gate))["operations"]
+            if op["operation"].startswith("gate input") and op["phase"] == "backward" and op["calls"]]  # fmt: skip
+    both = ("gate input all-gather", "gate input gradient reduce-scatter")
+    assert back == [(name, 2 * TOKENS * H) for name in both] * (tp > 1)
 
 
 def test_a_norm_of_what_experts_make_of_a_latent():
@@ -101,8 +106,9 @@ def test_a_norm_of_what_experts_make_of_a_latent():
     counts = [row_of(study(**each), ["parameters"])["parameters"] for each in (normed, plain)]
     assert counts[0] - counts[1] == 8 * 128
     assert held(**normed)["activations"] - held(**plain)["activations"] == 8 * 2 * TOKENS * 128
-    (norm,) = forward("experts' latent norm", **normed)
-    assert norm["hbm_bytes"] == 2 * 2 * TOKENS * 128
+    moved = {op["phase"]: op["hbm_bytes"] for op in explained(study(**normed))["operations"]
+             if op["operation"] == "experts' latent norm"}  # fmt: skip
+    assert moved == {"forward": 2 * 2 * TOKENS * 128, "backward": 1.5 * 2 * 2 * TOKENS * 128}
 
 
 def k3():

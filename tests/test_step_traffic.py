@@ -368,6 +368,18 @@ MIXER = {"ssm_heads": 2048, "ssm_state": 16, "ssm_dt_rank": 32, "ssm_groups": 4,
         ({"norm": "rmsnorm", "attn_res_block": 3}, 17 * 1024 + 2 * 17 * 1024),
         ({**MLA, "norm": "rmsnorm", "attention_gate": "headwise"}, 17 * 1024 + 8 * (1024 * (96 + 160 + 16) + 96 + 128)),
         ({**MLA, "norm": "rmsnorm", "attention_gate": "on"}, 17 * 1024 + 8 * (1024 * (96 + 160) + 96 + 128)),
+        (
+            {
+                **MOE,
+                "ep": 4,
+                "etp": 1,
+                "moe_latent_hidden": 128,
+                "moe_latent_norm": "on",
+                "shared_expert_gate": "on",
+                "shared_experts": 1,
+            },
+            17 * 1024 + 8 * (1024 * (16 + 1 + 2 * 128) + 128),
+        ),
         ({**MIXER, "norm": "rmsnorm"}, (8 + 1 + 3) * 1024 + 4 * 1024**2),
         ({"norm": "rmsnorm", "mtp_layers": 1}, (17 + 2 + 3) * 1024 + 2 * 1024**2),
     ],
@@ -388,7 +400,8 @@ def test_gradients_that_are_summed_are_of_all_parameters_that_tensor_parallelism
     held = [
         explained({"hardware": "h100-sxm", "set": {**point, "tp": tp}})["memory"]["weights_bytes"] / 2 for tp in (2, 4)
     ]
-    assert 2 * held[1] - held[0] == alike
+    of_experts = 8 * 4 * 2 * 128 * 256 if "experts" in what else 0  # which EP shares out, and TP leaves whole
+    assert 2 * held[1] - held[0] - of_experts == alike
     assert small(**{**point, "tp": 4})["partial gradients all-reduce"][3] == 2 * alike
 
 
