@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -58,6 +59,11 @@ EXAMPLES = (
     "compcomm solve llama-step --target mfu=0.5 --for network",
     "compcomm case-study",
 )
+
+# Commands that multiply large matrices. For the others the threads that OpenBLAS starts as NumPy is imported are of no
+# use, and a fifth of that import on two cores.
+MULTIPLIES = ("calibrate", "measure", "validate")
+THREADS = "OPENBLAS_NUM_THREADS"
 
 # New objects before the collector looks for circles (of Python's 700): start and tables make many objects, and hardly
 # a circle, so that looking as often as that is a tenth of a short command.
@@ -114,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a check failed, 2 wrong input, 3 nothing feasible, 130 interrupted."""
     signal.signal(signal.SIGTERM, _terminate)
     gc.set_threshold(OBJECTS)
+    if not set(MULTIPLIES).intersection(sys.argv[1:2] if arguments is None else arguments[:1]):
+        os.environ.setdefault(THREADS, "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
             stream.reconfigure(errors="backslashreplace")

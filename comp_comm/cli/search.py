@@ -18,7 +18,6 @@ from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.build_space import make_space
-from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.per_value import check_per
@@ -31,6 +30,7 @@ from comp_comm.sweeps.prices import Prices
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from comp_comm.searches.crossover import Crossover
     from comp_comm.searches.run import Keeper
     from comp_comm.sweeps.resume import Checkpoint
 
@@ -110,7 +110,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         raise ConfigError(f"--hardware: {', '.join(machines)} names {again} twice")
     design = make_design(studies)
     asked["per"] = _per(asked["per"])
-    asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
+    asked["crossover"] = _crossover(asked["crossover"])
     _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
     costs = prices.read_prices(given_prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
@@ -144,6 +144,15 @@ def _per(given: str | None) -> tuple[str, ...]:
     if given is not None and not names:
         raise ConfigError(f"--per: '{given}' names no field of a layout (tp, say, or pp,zero)")
     return names
+
+
+def _crossover(given: str | None) -> Crossover | None:
+    """Return the question of ``--crossover``. Raises ``ConfigError`` where it is none."""
+    if not given:
+        return None
+    from comp_comm.searches.crossover import crossover_of
+
+    return crossover_of(given)
 
 
 def _check_one(design: Design, asked: Asked) -> None:

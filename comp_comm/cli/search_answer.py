@@ -8,7 +8,6 @@ from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record
-from comp_comm.searches.crossover import crossings
 from comp_comm.searches.design import Case, Design
 from comp_comm.searches.result import SearchAnswer, side_by_side
 from comp_comm.sweeps.differences import differing_fields, side_names, why_faster
@@ -30,6 +29,8 @@ def write_search(
             "rows": side_by_side(places, results),
         }
         if asked["crossover"]:
+            from comp_comm.searches.crossover import crossings
+
             shown["crossover"] = {"question": asked["crossover"].text,
                                   "rows": crossings(asked["crossover"], places, results)}  # fmt: skip
     shown |= _looked_at(design.cases[0], results[0], asked)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, sqrt, to_float, where
 
 # Kernels of a backward pass over those of the forward pass: a product has two gradients, most other work has one.
 BACKWARD_LAUNCHES = 1.6
@@ -61,5 +59,5 @@ def host_wait_seconds(device: Numeric, launching: Numeric, synchronises: Numeric
     ahead = maximum(launching - device, 0.0)
     synchronous = to_float(synchronises) > 0
     if somewhere(synchronous):
-        ahead = where(synchronous, np.hypot(device, launching) - device, ahead)
+        ahead = where(synchronous, sqrt(device * device + launching * launching) - device, ahead)
     return to_float(where(to_float(blocking) > 0, launching, ahead) if somewhere(blocking) else ahead)

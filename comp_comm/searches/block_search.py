@@ -136,9 +136,37 @@ class BlockSearch:
     def _rank(
         self, into: SearchState, block: RowBlock, memory: RowMemory, answer: SearchableAnswer | None = None
     ) -> None:
-        """Add the points of a block to a state. ``answer`` is that at these points, where it is known already."""
+        """Add the points of a block to a state. ``answer`` is that at these points, where it is known already.
+
+        Some take long to time (the longest path through all passes). Only those are that the closest bound leaves over;
+        for the probe, whose others are ranked first, only those that may be the best of all.
+        """
         answer = answer or self._evaluate(block)
-        scores, scored = self._scores(block, memory, answer)
+        model, objective = self.space.plan.model, self.aim.objective
+        if not answer.needs_longest_path or not objective.timed:
+            self._add(into, block, memory, answer, objective.score(model, answer), np.asarray(True))
+            return
+        bounds = self._bounds(PlacedBlock.unplaced_rows(block), memory, answer, Bound.CLOSED_FORMS)
+        if into is self.state:
+            wanted = bounds.points(self.incumbents)
+        else:
+            seconds = answer.step_where(np.asarray(False))
+            self._add(into, block, memory, answer, objective.of_seconds(model, answer, seconds), seconds < np.inf)
+            wanted = bounds.may_be_best(self.incumbents)
+        seconds = answer.step_where(wanted)
+        self._add(into, block, memory, answer, objective.of_seconds(model, answer, seconds), wanted)
+
+    def _add(
+        self,
+        into: SearchState,
+        block: RowBlock,
+        memory: RowMemory,
+        answer: SearchableAnswer,
+        score: Array,
+        scored: Mask,
+    ) -> None:
+        """Add the points of a block that have a score to a state."""
+        scores, scored = (block.broadcast(each).reshape(-1) for each in (score, scored))
         needed, fits, timed = memory.needed.reshape(-1), memory.fits.reshape(-1), self.aim.objective.timed
         # Few points of all are good enough to look at closely.
         good = np.flatnonzero((scores <= max(into.best.threshold, into.near_misses.threshold)) & scored)
@@ -154,19 +182,6 @@ class BlockSearch:
         keep = np.flatnonzero(fits & scored)
         into.near_optimal.add(scores[keep], block.layouts_of(keep))
         into.front.add(scores[keep], needed[keep], lambda point: block.place(int(keep[point])))
-
-    def _scores(self, block: RowBlock, memory: RowMemory, answer: SearchableAnswer) -> tuple[Array, Mask]:
-        """Return the scores of the points of a block, and which of them have one.
-
-        Where some take long to time (the longest path through all passes), those that the closest bound rules out have
-        none.
-        """
-        model, objective = self.space.plan.model, self.aim.objective
-        if not answer.needs_longest_path or not objective.timed:
-            return block.broadcast(objective.score(model, answer)).reshape(-1), np.asarray(True)
-        bounds = self._bounds(PlacedBlock.unplaced_rows(block), memory, answer, Bound.CLOSED_FORMS)
-        wanted = np.broadcast_to(bounds.points(self.incumbents), block.shape)
-        return block.broadcast(objective.score_where(wanted, model, answer)).reshape(-1), wanted.reshape(-1)
 
 
 def _note_least_memory(state: SearchState, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:

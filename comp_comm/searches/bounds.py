@@ -61,6 +61,12 @@ class Bounds:
             limits = np.maximum(limits, self._limits_of_groups(state)) if state.groups else limits
         return np.asarray((self.lower <= limits) & (limits > -np.inf))
 
+    def may_be_best(self, incumbents: Sequence[SearchState]) -> Mask:
+        """Return which points that fit may be better than the best of the incumbents."""
+        fits = self._least_memory < np.inf
+        best = min(state.near_optimal.best for state in incumbents)
+        return np.asarray((self.lower < best) & (fits if self.block.unplaced else fits.take(self.block.of, axis=-1)))
+
     def promising(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
         """Return about ``count`` of some rows that may be on the front, all along it.
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.model import CostModel
-from comp_comm.formulas.arrays import Array, Mask, to_float
+from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.structs import struct
 
 
@@ -44,13 +44,10 @@ class Objective:
     def lower_bound(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
         """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
         seconds = answer.least_step_s(bound) if self.timed else None
-        return None if seconds is None else self._of_seconds(model, answer, seconds)
+        return None if seconds is None else self.of_seconds(model, answer, seconds)
 
-    def score_where(self, wanted: Mask, model: CostModel, answer: SearchableAnswer) -> Array:
-        """Return scores that are right where they are wanted, and perhaps worse elsewhere."""
-        return self._of_seconds(model, answer, answer.step_where(wanted))
-
-    def _of_seconds(self, model: CostModel, answer: SearchableAnswer, step_s: Array) -> Array:
+    def of_seconds(self, model: CostModel, answer: SearchableAnswer, step_s: Array) -> Array:
+        """Return scores of an answer as if its steps took such seconds."""
         return self.score(model, cast(SearchableAnswer, _WithStep(answer, step_s)))
 
     def behind(self, score: float, best: float) -> float | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from comp_comm.records import Record
-from comp_comm.searches import parallel
 from comp_comm.searches.best import BestPoints
 from comp_comm.searches.block_search import NEAR_MISSES, Progress, keep_memory, search_block
 from comp_comm.searches.groups import GroupResults
@@ -46,18 +46,25 @@ def run_search(
     ``executor`` shares the work out; ``keeper`` gives back what a killed search had found, and keeps what this one has.
     """
     keep_memory()
-    kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
+    kept = _parallel().unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
     groups = GroupResults.of(len(space.grouping.values)) if space.grouping else None
     state = kept or SearchState(BestPoints(top), BestPoints(near_misses), groups=groups)
-    steps = _steps if executor is None else partial(parallel.steps, executor=executor)
+    steps = _steps if executor is None else partial(_parallel().steps, executor=executor)
     for points in steps(state, space, aim):
         stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)
         state.interrupted = stop and not complete
         if keeper is not None:
-            keeper.keep(partial(parallel.packed_state, state), now=stop or complete)
+            keeper.keep(partial(_parallel().packed_state, state), now=stop or complete)
         if stop:
             break
     return state
+
+
+def _parallel() -> ModuleType:
+    """Return what shares a search out and packs its state: imported for those alone, as most are done here at once."""
+    from comp_comm.searches import parallel
+
+    return parallel
 
 
 def _steps(state: SearchState, space: SearchSpace, aim: Aim) -> Iterator[int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 
 import pytest
+
+from comp_comm.cli.main import THREADS
 
 COMMAND = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
 IMPORTS = [sys.executable, "-c", "import numpy, yaml, click, tabulate"]
@@ -40,12 +43,14 @@ def test_cold_start(name, pytestconfig):
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
     (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
-    (["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib", "comp_comm.searches", "comp_comm.trends",
-                                 "comp_comm.validation", "comp_comm.reproduce", "comp_comm.calibration",
-                                 "comp_comm.configs.importers", "comp_comm.configs.exporters",
-                                 "comp_comm.costmodels.amped", "comp_comm.costmodels.foundation_models",
-                                 "comp_comm.costmodels.timeline", "comp_comm.sweeps.result"}),
-    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends"}),
+    (["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib",
+                                 "comp_comm.searches", "comp_comm.trends", "comp_comm.validation",
+                                 "comp_comm.reproduce", "comp_comm.calibration", "comp_comm.configs.importers",
+                                 "comp_comm.configs.exporters", "comp_comm.costmodels.amped",
+                                 "comp_comm.costmodels.foundation_models", "comp_comm.costmodels.timeline",
+                                 "comp_comm.sweeps.result"}),
+    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends",
+                                                 "comp_comm.searches.parallel", "comp_comm.searches.crossover"}),
 ])  # fmt: skip
 def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
     code = f"import sys; from comp_comm.cli.main import run; run({arguments!r}); print(*sys.modules)"
@@ -53,3 +58,13 @@ def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "click" in loaded
     assert not loaded & unneeded
+
+
+@pytest.mark.parametrize(("command", "threads"), [("explain", "1"), ("validate", "None"), ("measure", "None")])
+def test_commands_that_multiply_no_matrices_start_no_threads_for_that(command, threads):
+    code = ("import os, comp_comm.cli.main as main;"
+            "main.run = lambda arguments: print(os.environ.get(main.THREADS)) or 0;"
+            f"main.main([{command!r}])")  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != THREADS}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == [threads]
