@@ -405,6 +405,24 @@ def test_gradients_that_are_summed_are_of_all_parameters_that_tensor_parallelism
     assert small(**{**point, "tp": 4})["partial gradients all-reduce"][3] == 2 * alike
 
 
+@pytest.mark.parametrize(
+    ("what", "tensors", "alike"),
+    [
+        ({"norm": "rmsnorm", "attn_res_block": 3}, 3 * 17, 3 * 17 * 1024),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "headwise"}, 17 + 8 * 5,
+         17 * 1024 + 8 * (1024 * (96 + 160 + 16) + 96 + 128)),
+        ({**MOE, "ep": 4, "etp": 1, "moe_latent_hidden": 128, "moe_latent_norm": "on", "shared_experts": 1},
+         17 + 8 * 4, 17 * 1024 + 8 * (1024 * (16 + 2 * 128) + 128)),
+    ],
+)  # fmt: skip
+def test_dtensor_sums_them_a_tensor_each(what, tensors, alike):
+    point = {**MODEL, "bias": "off", "position": "none", "gpus": 4, "tp": 4, "sp": "on", **what, "vocab": 1024}
+    record = explained({"hardware": "h100-sxm", "set": {**point, "sequence_inputs": "kept", "accumulation": 3}})
+    sums = [op for op in record["operations"] if op["operation"] == "partial gradients all-reduce"]
+    assert sum(op["calls"] for op in sums) == 3 * tensors
+    assert sum(op["calls"] * op["message_bytes"] for op in sums) == pytest.approx(3 * 2 * alike)
+
+
 def test_counts_of_tokens_are_summed_for_a_loss_or_for_a_bias():
     point = {**MOE, "tp": 2, "cp": 2, "dp": 4, "ep": 4, "etp": 1, "accumulation": 3}
     found = small(**point)
