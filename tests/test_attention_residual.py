@@ -45,12 +45,17 @@ def written_out(layers, block):
 
 @pytest.mark.parametrize(("layers", "block"), [(8, 3), (8, 1), (6, 3), (7, 12), (93, 12)])
 def test_sources_are_those_that_the_code_goes_through(layers, block):
-    """Each is read, and a sum is written; the first layer's attention has its input as it is."""
+    """Each is read, and a sum is written; the first layer's attention has its input as it is. Backward the gradient of
+    a sum is read, each source again, and the sum of that one's gradients is read and written."""
     sums, last = written_out(layers, block)
-    found = forward("attention residuals", layers=layers, attn_res_block=block)
-    moved = sum(each["calls"] * each["hbm_bytes"] for each in found)
-    numbers = sum(each + 1 for each in sums) + 1 + last + 1  # one more is written: of the first layer
-    assert moved == pytest.approx(2 * TOKENS * H * numbers)
+    written = len(sums) + 1 + 1  # one more is written: of the first layer
+    for phase, times in (("forward", 1), ("backward", 3)):
+        moved = sum(
+            each["calls"] * each["hbm_bytes"]
+            for each in explained(study(layers=layers, attn_res_block=block))["operations"]
+            if each["operation"] == "attention residuals" and each["phase"] == phase
+        )
+        assert moved == pytest.approx(2 * TOKENS * H * (times * (sum(sums) + last) + written))
 
 
 @pytest.mark.parametrize("tp", [1, 4])
