@@ -202,6 +202,15 @@ def test_a_shared_block_under_tensor_parallelism():
         assert {op["message_bytes"] for op in beside} == {2 * 4096 * 1024}
 
 
+@pytest.mark.parametrize("tp", [1, 2])
+def test_what_a_shared_block_keeps_by_hand(tp):
+    """Of a token: 2 H numbers before their norm and after; Q, K, V and output of 16 heads of 128; H before a norm and
+    after, three of the network's width, and the input of the projection."""
+    point = {**MIXER, "tied": "on", "gated": "on", **KINDS["S"], "head_dim": 128, "layers": 3, "tp": tp, "gpus": tp}
+    shared, plain = (memory_of(study(**point, layer_pattern=pattern))["activations"] for pattern in ("SSY", "SSS"))
+    assert shared - plain == 2 * 4096 * (2 * 2 * 1024 + 4 * 16 * 128 + 2 * 1024 + 3 * 4096 + 1024) / tp
+
+
 def test_what_mamba_2_keeps_by_hand():
     """Of a token: two inputs of norms and blocks, 6176 projected, 2 x 2048 scanned and normed; the network."""
     fields = {**MIXER, **SIZES, "gpus": 1}
