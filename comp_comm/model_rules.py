@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import KdaGates, Switch
+from comp_comm.choices import AttentionGate, KdaGates, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Mask, to_float
 from comp_comm.layer_pattern import RECURRENT, SHARED, count_of, layers_of
 from comp_comm.transformer import Transformer, transformer_rules
@@ -76,7 +76,7 @@ class _Pattern(NamedTuple):
 def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return the rules of a model whose layers are listed."""
     p = _Pattern(given, t)
-    return [*_listed_rules(p, t), *_beside_rules(p, t), *_mixer_rules(p, t)]
+    return [*_listed_rules(p, t), *_beside_rules(p, t), *_attention_rules(p, t), *_mixer_rules(p, t)]
 
 
 def _listed_rules(p: _Pattern, t: Transformer) -> list[Violation]:
@@ -162,6 +162,16 @@ def _beside_rules(p: _Pattern, t: Transformer) -> list[Violation]:
             rule(p.stated(name), f"{name} beside layer_pattern: it lists the layers", name, "layer_pattern")
             for name in ("dense_layers", "moe_every", "global_every")
         ),
+    ]
+
+
+def _attention_rules(p: _Pattern, t: Transformer) -> list[Violation]:
+    """Return what the attention of a shared block does not have."""
+    asked = {"qk_norm": ~QkNorm.OFF.where(t.qk_norm), "attention_sinks": Switch.ON.where(t.attention_sinks),
+             "attention_gate": ~AttentionGate.OFF.where(t.attention_gate)}  # fmt: skip
+    return [
+        rule(p.has(SHARED) & on, f"{name} in layers that share a block (Z, Y) is not modelled", name, "layer_pattern")
+        for name, on in asked.items()
     ]
 
 

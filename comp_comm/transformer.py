@@ -266,7 +266,8 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "encoder-decoder, are not modelled", "parallel_blocks", "experts", "architecture"),
         rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
         rule((both | Switch.ON.where(t.parallel_blocks)) & (to_float(t.attn_res_block) > 0), "attention residuals in "
-              "an encoder-decoder, or of parallel_blocks, are not modelled", "attn_res_block", "architecture"),
+              "an encoder-decoder, or of parallel_blocks, are not modelled", "attn_res_block", "parallel_blocks",
+              "architecture"),
         rule(moe & isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
         rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
         rule(moe & Switch.ON.where(t.shared_expert_gate) & ~(to_float(t.shared_ffn_hidden) > 0),

@@ -48,13 +48,18 @@ def row_of(study, columns=(), **more):
     return row
 
 
-def explained(study):
-    """Return everything about the one point of a study."""
+def told(study):
+    """Return everything about the one point of a study, as the command tells it."""
     return _point.explain(study)
 
 
+def explained(study):
+    """Return what the one point of a study is made of: half of the work of `told`, which evaluates other hardware."""
+    return recorded(_point.point_of(study)[1])
+
+
 def recorded(step):
-    """Return everything about a step that a plan was evaluated to, without what its hardware is sensitive to."""
+    """Return what a step is made of, as a plan evaluates it: counts, numbers, memory, communication, operations."""
     record = step.record()
     parts = {name: record[name] for name in ("memory", "comm", "operations")}
     return {**record["counts"], **record["numbers"], **parts}

@@ -35,6 +35,7 @@ def test_importing_costs_nothing():
     assert out.strip() == "['comp_comm', 'comp_comm.version']"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "room"), [
     ({"cost_model": "comp_vs_comm", "set": {"hidden": 64, "seq_len": 4, "micro_batch": 1, "tp": 1}}, "comp_vs_comm"),
     ({"model": "llama-3-8b", "hardware": "h100", "set": {"gpus": 8, "tp": 8}}, "complete"),
@@ -99,6 +100,7 @@ def test_a_sweep_is_that_of_the_command(compcomm):
         table["nothing"]
 
 
+@pytest.mark.slow
 def test_the_other_verbs_are_those_of_the_commands(compcomm):
     point = printed(compcomm, "explain", "llama-step")
     step = cc.explain("llama-step")
@@ -165,6 +167,15 @@ def test_a_notebook_gets_html_with_nothing_of_the_title_in_it():
     assert "<table>" in cc.memory(POINT)._repr_html_()
 
 
+def test_a_data_frame_of_one_point_is_its_row():
+    pytest.importorskip("pandas")
+    table = cc.sweep(POINT)
+    frame = table.to_pandas()
+    assert frame.to_dict("records") == table.to_records()
+    assert frame.attrs["meta"] == table.meta
+
+
+@pytest.mark.slow
 def test_a_data_frame_has_the_rows_and_what_they_are():
     pytest.importorskip("pandas")
     table = cc.sweep("future")

@@ -84,8 +84,10 @@ def test_stages_send_the_blocks_that_the_next_lacks(vpp, share):
 
 @pytest.mark.parametrize("more", [{"parallel_blocks": "on"}, {"architecture": "encoder-decoder", "encoder_layers": 2}])
 def test_what_has_no_attention_residuals(more):
-    with pytest.raises(CompcommError, match="attention residuals in an encoder-decoder, or of parallel_blocks"):
+    with pytest.raises(CompcommError, match="attention residuals in an encoder-decoder, or of parallel_blocks") as why:
         explained(study(attn_res_block=BLOCK, **more))
+    name, value = next(iter(more.items()))
+    assert f"{name} is {value}" in str(why.value)  # what breaks the rule is among what is told
 
 
 @pytest.mark.parametrize("tp", [1, 4])

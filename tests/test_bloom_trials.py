@@ -38,6 +38,7 @@ def test_launches_that_block():
     assert slower == pytest.approx(97.20 / 91.04, abs=0.015)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("model", "aligned", "measured"), [
     ({**EIGHTY, "hidden": 14400}, EIGHTY, 221.21 / 160.29),
     ({**NARROW, "heads": 128}, NARROW, 156.84 / 118.12),

@@ -163,6 +163,7 @@ def test_what_ends_at_its_bound_is_said(tmp_path, capsys):
     assert "timing.gemm_efficiency ended at its bound, 1" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_predicted_by_others():
     profile = load_profile("h100-sxm")
     samples, found = fitted(timed(gemms(200), with_numbers(profile, TRUE), 0.03), profile)
@@ -257,6 +258,7 @@ def test_collectives_of_shipped_profiles(profile, data, large):
         assert sum(r["n"] * r["mean_abs_error"] for r in rows) / sum(r["n"] for r in rows) <= most, text
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300"])
 def test_all_to_alls_of_shipped_profiles(name):
     profile = {"a100_sxm": "a100-sxm-80gb", "gb300": "gb300-nvl72"}.get(name, name.replace("_", "-"))
@@ -307,6 +309,7 @@ def test_attention_of_the_kernel_that_is_named():
         check_logs(logs, "h100-sxm", attention_kernel="flash_4")
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_kernel_that_is_named_are_fitted():
     rows = [
         AttentionRow(2e-5 + 2.0 * s * s * 8 * 128 / 4e14, "bf16", 0, 1, s, 8, 8, 128) for s in range(512, 16384, 512)

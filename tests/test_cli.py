@@ -261,6 +261,7 @@ def test_edge_falls_from_bert_to_palm_when_tp_is_what_they_need(compcomm):
     assert rows_of(out)[0]["amdahl_edge_flop_per_byte"] == 0.75 * (7 * 1024 + 512)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("field", ["network", "flops", "flop_vs_bw"])
 def test_solve_inverts_sweep_through_the_command_line(compcomm, field):
     flags = ["--hidden", "64K", "--seq-len", "4K", "--micro-batch", "1", "--tp", "256"]
@@ -702,6 +703,7 @@ LLAMA = ["--model", "llama-3-8b", "--hardware", "h100", "--format", "json"]  # 3
 STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("wanted", "flags", "beside"), [
     # 4 replicas x micro_batch divides 128, so that 15 is none
     (("memory_gib=79", "micro_batch"), (*STEP, "--tp", "8"), (8, 16)),
@@ -709,7 +711,8 @@ STEP = [*LLAMA, "--gpus", "32", "--global-batch", "128"]
     # sequence parallelism splits a sequence over 8 devices, so that 15,582 is none
     (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8"), (15576, 15584)),
     # a sequence is split over 4 devices, and what each has over 8
-    (("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152)),
+    pytest.param(("mfu=40%", "seq_len"), (*LLAMA, "--gpus", "64", "--tp", "8", "--cp", "4"), (37120, 37152),
+                 marks=pytest.mark.slow),
     (("visible_comm_fraction=30%", "tp"), STEP, (4, 8)),
 ])  # fmt: skip
 def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, flags, beside, compcomm):
@@ -722,6 +725,7 @@ def test_the_neighbours_of_a_solution_are_values_that_a_study_may_have(wanted, f
         assert (code == 0) == (value in beside), (value, err)
 
 
+@pytest.mark.slow
 def test_solve_looks_no_further_than_the_study_goes(compcomm):
     code, _, err = compcomm("solve", "--target", "mfu=99%", "--for", "micro_batch", *STEP)
     assert code == 3
@@ -776,6 +780,7 @@ def test_an_output_that_is_named_as_a_folder_is_refused(compcomm, study, tmp_pat
     assert not (tmp_path / "x.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_cannot_show_a_letter_gets_its_escape(study):
     path = study("title: Größe\n" + STUDY.split("\n", 1)[1])
     done = shell(f"$C sweep {path}", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")

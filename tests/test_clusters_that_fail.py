@@ -17,6 +17,7 @@ from comp_comm.sweeps import executors
 MAIN = [sys.executable, "-m", "comp_comm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", [
     "foo", "tcp://", "tcp://HOST", "tcp://[::1", "inproc://1", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:0", "foo://x:1",
     "tcp://a b:1", "tls://127.0.0.1:1", "tcp://127.0.0.1:" + "9" * 5000,

@@ -385,6 +385,7 @@ def enumerated(size, stride, tiers):
 GROUPS = [(size, stride) for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) for stride in (1, 2, 4, 8, 16, 32, 128)]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("size", "stride"), GROUPS)
 def test_groups_on_tiers_by_enumeration(size, stride):
     hops, members = enumerated(size, stride, TIERS)

@@ -26,6 +26,7 @@ ALONE = {"tp": 2, "gpus": 2}
 OTHERS = {"pp": {"pp": 2, "gpus": 4}, "dp": {"gpus": 8}, "cp": {"cp": 2, "gpus": 4}}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("group", OTHERS)
 @pytest.mark.parametrize("first", [True, False])
 def test_terms_that_only_one_point_has(group, first):

@@ -94,6 +94,7 @@ def test_a_table_is_its_rows(name, seed):
             np.testing.assert_allclose(found[output][i], value, rtol=1e-12, err_msg=output)
 
 
+@pytest.mark.slow
 def test_tables_do_share_rows():
     shared = 0
     for name, model in MODELS.items():
@@ -103,6 +104,7 @@ def test_tables_do_share_rows():
     assert 8 < shared < 28
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("count", [8, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_number_of_a_valid_point_is_finite_and_adds_up(name, count):

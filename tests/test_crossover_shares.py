@@ -17,3 +17,14 @@ def test_a_share_up_to_all_is_one(text, value):
 def test_more_than_all_is_refused(text):
     with pytest.raises(ConfigError, match="is a share, at most 1"):
         crossover_of(text)
+
+
+def test_less_than_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"is a share, at least 0, not -0\.05"):
+        crossover_of("comm=-5%")
+    assert crossover_of("step_s=-1").value == -1
+
+
+def test_a_value_is_of_a_column():
+    with pytest.raises(ConfigError, match="COLUMN=VALUE"):
+        crossover_of("=30%")

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from face import explained, row_of
+from face import explained, row_of, told
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.importers.reading import import_text
@@ -248,7 +248,7 @@ def test_what_means_nothing_is_refused(fields, part):
 
 
 def test_what_is_taken_for_granted_is_said():
-    said = {word: explained({"hardware": "h100-sxm", "set": {**MODEL, **more}})["meta"]["notes"]
+    said = {word: told({"hardware": "h100-sxm", "set": {**MODEL, **more}})["meta"]["notes"]
             for word, more in {"loss": {}, "bias": {"router_bias": "on"},
                                "given": {"load_balancing": "off"}}.items()}  # fmt: skip
     assert "load_balancing is loss" in said["loss"]

@@ -129,12 +129,12 @@ def clone(files_of_a_clone, tmp_path, monkeypatch):
 
 
 def _marks(text):
-    """Return the marks of what runs a command: large searches and forecasts take their time, and so do pictures."""
-    return (
-        [pytest.mark.slow] if re.search("reproduce (foundation-models|all)|trends|--plot|--network 1,2,4", text) else []
-    )
+    """Return the marks of what runs a command: large searches and forecasts take their time, and so does a page."""
+    slow = "reproduce (foundation-models|all)|trends|--plot|--network 1,2,4|--nvs|--crossover|compcomm report|^papers$"
+    return [pytest.mark.slow] if re.search(slow, text) else []
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("block", "line"), [
     pytest.param(b, text, id=f"{b.id} {text}", marks=_marks(text)) for b, text in ONCE
 ])  # fmt: skip

@@ -319,6 +319,7 @@ def test_killed_runs_leave_nothing_that_stays(tmp_path):
 # -- rights, links, locks ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @posix
 @pytest.mark.parametrize("more", [[], ["--resume"], ["--top", "3", "--resume"]])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -487,6 +488,7 @@ def test_a_manifest_that_was_tampered_with_is_made_again(begun, change):
     assert target.read_bytes() == new
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("content", [
     b"my notes\n", b"[1, 2]\n", b"\xff\xfe\x00", b'{"study": 1}\n', b'{"identity": 5}\n' + b"x" * 50,
     b'{"identity": {"version": [1, {"a": 2}]}}\n', b'{"identity": ' + b"[" * 100_000,
@@ -515,6 +517,7 @@ def test_an_old_answer_does_not_pass_for_a_finished_one(begun):
     assert target.read_bytes() == new
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("change", [
     lambda state: {**state, "boxes": "many"}, lambda state: {"a": 1}, lambda state: {**state, "values": "!"},
     lambda state: [state], lambda state: None, lambda state: {**state, "boxes": state["boxes"] + 1},

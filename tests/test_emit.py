@@ -59,7 +59,7 @@ USUAL = {
         "attention_kernel": ("flash_causal",), "overlap_tp": ("off",), "placement": ("tp-cp-dp-pp",),
     },
 }  # fmt: skip
-LAYOUTS = 6
+LAYOUTS = 4
 
 
 def drawn(kind, seed):
@@ -137,7 +137,16 @@ def test_gradients_that_gemms_do_not_add_up_are_written(kind, compcomm, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPORTERS)
 def test_what_is_written_is_read_as_the_same_layout_many_times(kind, compcomm, tmp_path):
-    round_trips(kind, 12 * LAYOUTS, compcomm, tmp_path)
+    round_trips(kind, 18 * LAYOUTS, compcomm, tmp_path)
+
+
+def test_a_pipeline_of_torchtitan_takes_the_batch_of_a_replica_in_pieces(compcomm):
+    """Of 64 sequences 8 replicas have 8 each, whatever micro-batch a stage has (its `local_batch_size`)."""
+    asked = ("search", "--model", "llama-3.1-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64",
+             "--cp", "1", "--tp", "1", "--pp", "2", "--stack", "torchtitan", "--emit", "torchtitan", "-q")  # fmt: skip
+    code, out, err = compcomm(*asked)
+    assert code == 0, err
+    assert "local_batch_size = 8\n" in out
 
 
 def round_trips(kind, layouts, compcomm, tmp_path):
@@ -214,6 +223,7 @@ def best(compcomm):
     return of
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("layout", "variable", "checkpoint"), [
     ("--tp 4 --cp 1 --zero 0", True, False), ("--tp 1 --cp 2 --zero 1", True, False),
     ("--tp 1 --cp 1 --zero 1", False, False), ("--tp 2 --cp 1 --zero 2", False, True),
@@ -236,6 +246,7 @@ SAID = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", SAID)
 @pytest.mark.parametrize("more", [(), ("--precision", "fp8")])
 def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, tmp_path):
@@ -252,6 +263,7 @@ def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, t
     assert row_of(again)["step_s"] == pytest.approx(by_hand["step_s"], rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", [("--tp", "2"), ("--pp", "2"), ("--precision", "fp8", "--pp", "1")])
 def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path):
     asked = ("search", "--model", "llama-3.1-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64",
@@ -269,6 +281,7 @@ def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path
     assert row_of(again)["step_s"] == pytest.approx(shown["step_s"], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "model", "gpus"), [("nemo", "mixtral-8x7b", 64), ("torchtitan", "deepseek-v3", 1024)])
 def test_a_search_of_experts_tries_what_a_file_can_say(kind, model, gpus, compcomm):
     """Of exchanges, too: neither file has one that runs beside compute."""
@@ -278,6 +291,7 @@ def test_a_search_of_experts_tries_what_a_file_can_say(kind, model, gpus, compco
     assert "overlap_ep off" in err
 
 
+@pytest.mark.slow
 def test_the_best_of_a_search_as_a_study_is_explained(compcomm, tmp_path):
     asked, path = (*ASKED, "--network", "2"), tmp_path / "best.yaml"
     row = json.loads(compcomm(*asked, "--format", "json")[1])["rows"][0]

@@ -320,6 +320,7 @@ def test_nothing_is_imported_for_workers_nobody_asked_for():
 # -- processes of their own -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "points"), [
     (["sweep", "llama-step", "--tp", "4,8"], "2"),
     (SEARCH, "[0-9,]+"),

@@ -22,6 +22,7 @@ def answer(compcomm, *arguments):
     return json.loads(out)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", [[], ["--recompute", "full"], ["--zero", "3", "--pp", "1"], ["--cp", "2"],
                                   ["--overlap-tp", "on", "--overlap-pp", "on"]])  # fmt: skip
 def test_explain_has_every_key_and_its_seconds_add_up(compcomm, more):
@@ -83,6 +84,7 @@ def test_tokens_give_days_and_gpu_hours(compcomm):
     assert "days" not in answer(compcomm, "explain", *POINT)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("command", ["explain", "memory"])
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "jsonl"])
 def test_every_format(compcomm, command, form):

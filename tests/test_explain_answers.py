@@ -65,6 +65,7 @@ def answer(compcomm, *arguments):
 # -- explain ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_answer_has_every_key_and_adds_up(compcomm, layout):
     more = LAYOUTS[layout]
@@ -80,6 +81,7 @@ def test_the_answer_has_every_key_and_adds_up(compcomm, layout):
     assert found["forward_s"] + found["backward_s"] == pytest.approx(found["compute_s"], abs=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_operations_sum_to_the_seconds_of_the_step(compcomm, layout):
     more = LAYOUTS[layout]
@@ -122,6 +124,7 @@ def test_devices_do_all_flops_between_them(compcomm):
         assert 64 * done == pytest.approx(found["hardware_flops"], rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(25))
 def test_no_model_makes_a_number_that_is_none(seed):
     found = explain(study_from({"hardware": "h100-sxm", "set": {**random_model(seed), "dp": 2, "recompute": "full"}}))
@@ -177,6 +180,7 @@ def test_in_one_domain_the_network_is_its_tier(compcomm):
     assert rows["bandwidth of scale-out", 2]["change"] == 0
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seq_len", [128, 8192])
 @pytest.mark.parametrize("hardware", ["h100-sxm", "a100-sxm-80gb", "mi300x", "perlmutter"])
 def test_the_row_of_latency_scales_every_latency_of_the_network(hardware, seq_len):
@@ -280,6 +284,7 @@ def test_what_only_one_of_two_has_is_0_in_the_other(compcomm, path):
     assert back["bubble_s"]["ratio"] is None
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "jsonl"])
 def test_compare_has_every_format(compcomm, path, form):
     code, out, _ = compcomm("compare", path, path, "--set-b", "tp=8", "--format", form)

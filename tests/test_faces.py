@@ -40,6 +40,7 @@ def answer(compcomm, *arguments):
 # -- no study needed ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("flag", "short", "long"),
     [("--tp", "1..8*2", "1,2,4,8"), ("--pp", "1..4", "1,2,3,4"), ("--network", "0.5..2+0.5", "0.5,1,1.5,2"),
@@ -80,6 +81,7 @@ def test_a_short_name_is_a_device_and_says_which(compcomm):
     assert "A100 is a100-sxm-80gb (others: a100-sxm-40gb)" in err
 
 
+@pytest.mark.slow
 def test_a_question_of_flags_alone_is_a_study_of_the_same(compcomm):
     study = study_from({"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"gpus": 64, "global_batch": 256}})
     rows = answer(compcomm, "sweep", *STEP)["rows"]
@@ -284,6 +286,7 @@ def test_a_heat_map_of_characters_is_darkest_where_the_value_is_largest():
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stacked_bars_add_up_to_the_step_and_have_the_memory_line():
     step = explain("llama-step")
     panels = [step_stacks(["a"], [step]), memory_stacks(["a"], [step["memory"]])]

@@ -294,6 +294,7 @@ def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, s
         assert rows[0]["step_s"] == pytest.approx(min(best), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [ONE_D, SUMMA, SEQUENCE])
 def test_more_of_anything_is_never_slower(strategy):
     problem = ModelOnDevices(strategy, *paper.MODELS["gpt3_1T"], 1024, 4096)
@@ -407,6 +408,7 @@ def test_reproduce_on_the_command_line(compcomm):
     assert "18 of 18 cells as published" in out
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("setting", "faster"), [
     ("network=2", True), ("network=0.5", False), ("flops=2", True), ("memory_bandwidth=0.25", False),
     ("memory_capacity=0.5", False), ("latency=4", False), ("flop_vs_bw=2", True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from face import explained, memory_of
+from face import memory_of, told
 
 from comp_comm.validation.predict import predict
 from comp_comm.validation.table import read_runs
@@ -21,7 +21,7 @@ STUDY = {"hardware": "h800-sxm", "model": "deepseek-v3", "set": DEEPSEEK}
 
 def test_deepseek_v3_as_it_was_trained():
     """180 thousand H800 hours for 10^12 tokens: 19.9 s a step; and it ran on 80 GiB."""
-    found = explained(STUDY)
+    found = told(STUDY)
     tokens = DEEPSEEK["global_batch"] * DEEPSEEK["seq_len"]
     published = 180e3 * 3600 / 2048 * tokens / 1e12
     assert published == pytest.approx(19.9, abs=0.1)
@@ -54,6 +54,7 @@ def test_inputs_of_products_are_kept_as_the_recipe_has_them():
 # -- runs of vendors --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("run_id", "tokens"), [("r0438", 1297), ("r0253", 1712), ("r0248", 8901)])
 def test_mixtures_on_h100_within_fifteen_percent(run_id, tokens):
     """DeepSeek-V3 on 1,024, Qwen3-235B on 256, Qwen3-30B on 16: tokens a second and GPU (NVIDIA Megatron-Bridge)."""

@@ -38,6 +38,7 @@ OF_EXPERTS = ("experts", "top_k", "moe_ffn_hidden", "shared_experts", "shared_ff
               "router_groups", "router_group_topk", "dense_layers")  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", ROWS, ids=ids)
 def test_what_a_layer_of_transformers_keeps(row):
     assert kept_of_a_layer(row) == pytest.approx(row["kept_layer"], rel=0.01)

@@ -60,16 +60,19 @@ def check(row, found, expected):
         assert layers_that_attend_to_everything(found.fields) == expected["full"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", READ, ids=lambda row: row["model_type"])
 def test_every_key(row):
     check(row, read(row, {**row["rest"], **row["odd"]}), row)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", [row for row in READ if row["odd"]], ids=lambda row: row["model_type"])
 def test_defaults_left_out(row):
     check(row, read(row, row["odd"]), row)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", [row for row in READ if "defaults" in row], ids=lambda row: row["model_type"])
 def test_nothing_but_defaults(row):
     if row["model_type"] in NOT_ALONE:
@@ -82,6 +85,7 @@ def test_nothing_but_defaults(row):
 TURNED = [(row, name) for row in READ for name in row.get("turned", ())]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("row", "name"), TURNED, ids=[f"{row['model_type']}, {name}" for row, name in TURNED])
 def test_a_switch_is_counted_or_refused(row, name):
     was = {**row["rest"], **row["odd"]}[name]
@@ -95,6 +99,7 @@ def test_a_switch_is_counted_or_refused(row, name):
     assert any(each in name for each in REFUSED)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in READ], ids=lambda row: row["model_type"])
 def test_what_is_not_modelled_is_said(row):
     with pytest.raises(ConfigError, match=f"'{row['model_type']}' is not modelled: it has "):

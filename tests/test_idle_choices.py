@@ -25,6 +25,7 @@ def step_of(model, fields):
     return evaluate(plan.grid.scenario(()))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("more", WITHOUT)
 def test_an_idle_choice_changes_no_number(model, more):

@@ -151,6 +151,7 @@ def imported(config, file="config.json"):
     return import_text(json.dumps(config, indent=1), file)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", CONFIGS)
 def test_counts_are_those_of_transformers(name):
     count, config = CONFIGS[name]
@@ -212,6 +213,7 @@ def test_what_a_file_is_refused_for(kind, change, message):
         imported({**base, **change})
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", NOT_MODELLED)
 def test_a_family_that_is_not_modelled_is_told_in_one_sentence(kind):
     assert kind not in FAMILIES

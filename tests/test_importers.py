@@ -207,12 +207,14 @@ CONFIGS = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", CONFIGS)
 def test_counts_of_published_models_from_their_config(name):
     count, config = CONFIGS[name]
     assert total(imported(config).fields) == count
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_makes_a_study(name, runs, tmp_path):
     path = tmp_path / "model" / "config.json"
@@ -222,6 +224,7 @@ def test_a_config_makes_a_study(name, runs, tmp_path):
     runs(path, *(("--set", f"seq_len={size}") if size != "2048" else ()))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_names_what_it_does_not_know(name):
     config = hf(model_type=name, frobnicate=3, attn_config={}, ffn_config={})
@@ -557,6 +560,7 @@ def test_a_nemo_file(runs, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("keys", "fields"), [
     ("cross_entropy_loss_fusion: True", {"cross_entropy": "fused_native"}),
     ("cross_entropy_loss_fusion: True\n  cross_entropy_loss_fusion_impl: te", {"cross_entropy": "fused"}),
@@ -672,6 +676,7 @@ def test_a_torchtitan_file_with_a_v_schedule(runs, tmp_path):
     assert (found["schedule"], found.get("vpp"), found["overlap_pp"]) == ("zb_v", None, "off")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("keys", "fields"), [
     ('mode = "selective"\nselective_ac_option = "op"', {"recompute": "per_op"}),
     ('mode = "full"\nearly_stop = true', {"recompute": "full", "recompute_early_stop": "on"}),
@@ -700,6 +705,7 @@ def test_a_torchtitan_file_without_a_pipeline_has_its_master_weights_in_the_shar
         assert (found["zero"], found.get("master_weights")) == (3, shards)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("pp", "policy", "zero"), [
     (2, None, 1), (2, "default", 1), (2, "never", 1), (2, "always", 3),
     (1, None, 3), (1, "default", 3), (1, "never", 3), (1, "always", 3),
@@ -771,6 +777,12 @@ def changed(**changes):
         place = data["zero_optimization"] if key.startswith("zero__") else data
         place[key.removeprefix("zero__")] = value
     return data
+
+
+def test_a_deepspeed_file_that_does_not_speak_of_zero_shards_nothing():
+    without = {name: value for name, value in DEEPSPEED.items() if name != "zero_optimization"}
+    assert imported(without, "ds.json").fields["zero"] == 0
+    assert imported(changed(zero_optimization={"overlap_comm": True}), "ds.json").fields["zero"] == 0
 
 
 def test_what_trainers_fill_in_is_left_out():
@@ -927,6 +939,7 @@ def test_torn_files_are_refused_or_read_never_a_crash(text):
         with_none("\n".join(lines[:number] + lines[number + 1 :]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["a: " * 100_000, "r1-a: " * 200_000, "\n".join(["[rank0]: " * 3000] * 20)])
 def test_what_stands_before_lines_is_taken_off_a_few_times(text):
     with pytest.raises(ConfigError, match="is none of what can be imported"):

@@ -140,6 +140,7 @@ def test_a_window_as_long_as_all_tokens_is_none(served):
 # -- cache and memory -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("model", "tp", "pp"), [
     (model, *split) for model in MODELS for split in ((1, 1), (2, 1), (8, 1), (2, 4), (1, 3))
     if model != "experts" or split[0] == 1  # experts under TP need sequence parallelism, which serving has not

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from face import explained
 
 from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.configs.strict_yaml import load
@@ -16,7 +17,7 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.operations.shapes import Collective
 from comp_comm.sweeps.plan import make_plan
-from comp_comm.sweeps.point import explain, memory
+from comp_comm.sweeps.point import memory
 from comp_comm.timing.network import collective_seconds
 
 FILE = Path(__file__).parent / "data" / "known_values.yaml"
@@ -95,7 +96,7 @@ def check_training_flops(entry):
     point |= {name: entry[name] for name in ("vocab", "recompute") if name in entry}
     point["global_batch"] = entry.get("batch", 1)
     point["attention_kernel"] = "flash"  # published counts are those of all scores
-    found = explain(study(**point))
+    found = explained(study(**point))
     if "part" in entry:
         names = {"logits": ("logits",), "ffn": ("FFN up", "FFN down")}[entry["part"]]
         parts = [op for op in found["operations"] if op["operation"] in names]
@@ -142,7 +143,7 @@ def check_tensor_parallel(entry):
     assert entry["precision_bytes"] == 2
     point |= {"layers": 3, "heads": 96, "vocab": 0, "tp": entry["tensor_parallel"], "precision": "bf16"}
     for sp, rings in (({"sp": "off"}, 1), ({"sp": "on", "sequence_inputs": "kept"}, 2)):
-        found = explain(study(**point, **sp))
+        found = explained(study(**point, **sp))
         sent = [op for op in found["operations"] if op["operation"].startswith("layer ")]
         assert {op["message_bytes"] for op in sent} == {entry["message_bytes"]}
         assert sum(op["calls"] for op in sent) == 3 * entry["per_layer_all_reduces"] * rings
@@ -166,7 +167,7 @@ def check_validity(entry):
     point = small(layers=2, hidden=5120, tp=entry["tp"])
     if "padded_vocab" in entry:
         point |= {"vocab": entry["vocab"], "heads": 8}
-        logits = next(op for op in explain(study(**point))["operations"] if op["operation"] == "logits")
+        logits = next(op for op in explained(study(**point))["operations"] if op["operation"] == "logits")
         rows = logits["flops"] * entry["tp"] / (2 * point["seq_len"] * point["hidden"])
         assert rows == entry["padded_vocab"]
         return

@@ -112,6 +112,7 @@ def test_parameters_by_hand():
         assert explained(of(letter))["parameters"] == around + 4 * mixer, letter
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("letter", KINDS)
 def test_tp_and_cp_divide_what_a_mixer_does(letter):
     one, split = (explained(of(letter, tp=tp, micro_batch=2)) for tp in (1, 4))
@@ -517,3 +518,17 @@ def test_documents_in_a_sequence_are_each_searched_by_themselves(topk):
         assert found
         assert found == [pytest.approx(each) for each in wanted]
         assert found != more
+
+
+@pytest.mark.parametrize("field", [{"attention_gate": "on"}, {"attention_gate": "headwise"}, {"attention_sinks": "on"},
+                                   {"qk_norm": "on"}, {"qk_norm": "whole"}])  # fmt: skip
+@pytest.mark.parametrize("pattern", ["MZMZ", "SYSY", "*-MZ"])
+def test_a_field_of_attention_that_a_shared_block_would_not_heed_is_refused(field, pattern):
+    (name,) = field
+    point = {"hidden": 1024, "heads": 16, "layers": len(pattern), "vocab": 32000, "seq_len": 2048, "gpus": 1,
+             "global_batch": 1, "ssm_heads": 16, "ssm_head_dim": 64, "ssm_state": 64}  # fmt: skip
+    with pytest.raises(ConfigError, match=rf"{name} in layers that share a block \(Z, Y\) is not modelled"):
+        memory_of({"hardware": "h100-sxm", "set": {**point, "layer_pattern": pattern, **field}})
+    alone = {**point, "layers": 4, "layer_pattern": "*-M-"}  # attention of its own beside mixers has them
+    more, less = (memory_of({"hardware": "h100-sxm", "set": {**alone, **each}})["weights"] for each in (field, {}))
+    assert more > less

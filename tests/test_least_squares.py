@@ -79,6 +79,7 @@ def test_an_optimum_in_a_corner_is_where_all_slopes_lead_out_or_are_none():
     assert (ends[0].x >= high - 1e-12).any()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("profile", ["a100-sxm-80gb", "h100-sxm"])
 @pytest.mark.parametrize("operator", ["gemm", "attention", "elementwise", "collective"])
 def test_sets_of_numbers_at_once_are_those_one_by_one(operator, profile):

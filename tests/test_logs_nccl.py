@@ -256,6 +256,7 @@ def test_the_inputs_of_the_project():
     assert places(read["nvl72"]) == {("all_reduce", 72, 4): 6}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("cell", range(13))
 @pytest.mark.parametrize("digit", ["0", "7"])
 def test_a_digit_that_went_wrong_is_found_or_makes_no_difference(log, cell, digit):

@@ -64,6 +64,7 @@ def test_two_processes_measure_the_same_shapes(compcomm, tmp_path):
     assert all(row.seconds > 0 for row in together)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_does_not_keep_the_others_waiting():
     start = time.perf_counter()
     with pytest.raises(TypeError):
@@ -134,6 +135,8 @@ def test_a_trimmed_mean_forgets_interruptions():
         (("--kernel", "gem"), "--kernel: there is no 'gem'; did you mean 'gemm'?"),
         (("--device", "cuda", "--dtype", "bf16"), "--device and --dtype: of --backend torch"),
         (("--largest", 65_536), "16384"),
+        (("--seconds", "nan"), "--seconds: must be a finite number"),
+        (("--collectives", "--busy", "nan"), "--busy: must be a finite number"),
     ],
 )
 def test_options_of_kernels_and_of_collectives(compcomm, tmp_path, flags, why):

@@ -182,6 +182,7 @@ def test_an_absurd_batch_is_said():
 # -- what is said beside an answer -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing(compcomm, tmp_path):
     for command in (("trace", "-o", tmp_path / "t.json"), ("explain",), ("memory", "--hardware", "h100")):
         assert compcomm(command[0], "llama-step", *command[1:], "-q")[2] == ""
@@ -210,6 +211,7 @@ def test_rows_that_look_alike_are_told_apart(compcomm):
         assert "rows differ" not in compcomm(*quiet)[2]
 
 
+@pytest.mark.slow
 def test_what_is_solved_for_goes_by_the_word_of_search(compcomm):
     asked = ("solve", "llama-step", "--for", "network", "--format", "json", "--target")
     assert compcomm(*asked, "comm=30%")[1] == compcomm(*asked, "visible_comm_fraction=30%")[1]

@@ -87,6 +87,7 @@ def test_the_catalogue_has_every_family():
     assert set(TABLE_4) <= set(NAMES)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_count_is_the_published_one(name):
     assert counts(name)[0] == PUBLISHED[name]
@@ -123,6 +124,7 @@ def test_active_parameters(name):
     assert counts(name)[1] == pytest.approx(ACTIVE[name], rel=0.03)
 
 
+@pytest.mark.slow
 def test_multi_token_prediction_is_counted_apart():
     total, active, apart = counts("deepseek-v3")
     assert (total, active) == (671026419200, 37552297472)
@@ -153,6 +155,7 @@ def test_a_file_says_where_its_numbers_are_from():
         assert {"layers", "hidden", "heads", "seq_len"} <= set(model.fields), name
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_makes_a_step(name):
     set_ = {"seq_len": min(int(load_model(name).fields["seq_len"]), 2048)}
@@ -186,6 +189,13 @@ def test_a_file_in_the_way_hides_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").write_text("not a model")
     assert load_model("gpt2").fields["hidden"] == 768
+
+
+def test_a_word_leaves_the_models_that_have_it_in_name_or_title(compcomm):
+    code, out, _ = compcomm("models", "list", "BERT", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert [row["name"] for row in rows] == ["bert-base", "bert-large", "megatron-bert-3.9b"]
 
 
 @pytest.mark.slow
@@ -320,6 +330,12 @@ def test_a_wrong_file_is_told_what_is_wrong(text, parts, tmp_path, compcomm):
     code, out, err = compcomm("models", "show", path)
     assert (code, out) == (2, "")
     assert all(part in err for part in parts), err
+
+
+def test_a_rounded_count_is_shown_as_a_whole_number(compcomm):
+    lines = compcomm("models", "show", "kimi-k3")[1].splitlines()
+    (published,) = (line.split() for line in lines if line.startswith("published_parameters"))
+    assert published[1:] == ["2,800,000,000,000", "2,800", "B"]
 
 
 def test_nothing_is_written_on_failure_and_no_input_written_over(tmp_path, compcomm):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from face import explained, memory_of, row_of
+from face import explained, memory_of, row_of, told
 
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.errors import CompcommError
@@ -218,8 +218,8 @@ def test_what_does_not_go_together_is_refused(more, message):
 )
 def test_how_its_matrices_are_sharded_is_said_where_it_is_not_given(more, word):
     note = f"muon_sharding is {word}, as stacks have it with this zero and zero_implementation"
-    assert note in explained(study(**more))["meta"]["notes"]
-    assert note not in explained(study(**more, muon_sharding=word))["meta"]["notes"]
+    assert note in told(study(**more))["meta"]["notes"]
+    assert note not in told(study(**more, muon_sharding=word))["meta"]["notes"]
 
 
 def test_megatron_says_it():

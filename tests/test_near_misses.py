@@ -20,6 +20,7 @@ def all_layouts():
     return [(row["step_s"], row["memory_gib"]) for row in searched(100, 10_000)["rows"]]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("room", [3.5, 4.0, 5.0])
 def test_near_misses_are_the_faster_ones_of_up_to_twice_the_memory(all_layouts, room):
     capacity = room / 79.6474609375  # what an H100's driver leaves of 80 GiB

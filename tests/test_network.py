@@ -234,6 +234,7 @@ IN_ONE_DOMAIN = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("system", "kind"), [(s, k) for s, (_, kinds) in IN_ONE_DOMAIN.items() for k in kinds])
 def test_measured_in_one_domain(system, kind):
     """Public nccl-tests runs on 2, 4 and 8 GPUs, from 1 MiB up, with the shipped profile."""
@@ -364,6 +365,7 @@ def test_an_empty_message_takes_no_time(hardware, kind, group, algorithm):
     assert float(collective_seconds(hardware, kind, 0.0, group, algorithm)) == 0.0
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(machines(), MESSAGES, GROUPS, CODE), min_size=2, max_size=5), KIND)
 def test_arrays_are_loops(points, kind):
     """Hardware, sizes, strides, bytes and algorithms as arrays, against one point after the other."""

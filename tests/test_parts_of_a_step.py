@@ -181,6 +181,7 @@ def test_experts_rows_that_are_padded_already_are_no_whole_tiles():
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("number", range(len(COMPLETE)))
 def test_parts_of_memory_and_of_the_step_add_up(number):
     """Under every stage of ZeRO, with recomputation and without: each sum is made apart from its parts, for speed."""

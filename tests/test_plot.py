@@ -189,6 +189,7 @@ def test_what_does_not_vary_is_said(future):
     assert "SL=2K, B=1, flop_vs_bw=2" in texts_of(figure)
 
 
+@pytest.mark.slow
 def test_many_lines_share_a_compact_legend(future):
     figure = draw_plot(future[0], LINES, future[1])
     assert [len(axes.lines) for axes in figure.axes] == [56, 56, 56]
@@ -237,6 +238,7 @@ def test_words_on_the_x_axis_are_places():
     assert list(axes.lines[0].get_xdata()) == [0, 1, 2]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("hidden", "scale", "label"),
     [(["3K", "5K", "9K"], "linear", "4K"), ([100, 1000, 90000], "log", "1,000"), (["1K", "64K"], "log", "64K")],
@@ -306,6 +308,7 @@ def test_cells_are_the_rows_in_the_order_of_the_study():
     assert "Left blank: 2 of 9 points" in texts_of(figure)
 
 
+@pytest.mark.slow
 def test_a_heatmap_has_a_panel_per_value_and_one_scale(future):
     rows = [row for row in future[0] if row["micro_batch"] == 1 and row["seq_len"] == 2048]
     figure = draw_plot(rows, {**HEATMAP, "per": ["flop_vs_bw"]}, future[1])
@@ -368,6 +371,7 @@ def test_bars_say_shares_length_and_communication(scenarios):
     assert names[1] == "data parallelism over inter-node\nlinks, eight times slower"
 
 
+@pytest.mark.slow
 def test_no_text_of_a_case_study_is_cut_or_overlaps(scenarios):
     rows, meta = scenarios
     figure = draw_case_study([*rows, {**rows[1], "scenario": "x" * 90}], meta)

@@ -42,6 +42,7 @@ def test_what_is_no_control_character_stays(text):
     assert visible_bytes(text.encode()) == text.encode()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("number", [*range(9), 11, 12, 13, *range(14, 32), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028])
 def test_every_control_character_is_an_escape(number):
     shown = visible(f"a{chr(number)}b")
@@ -64,6 +65,7 @@ def test_titles_reach_neither_terminal_nor_file_as_they_are(compcomm, study, tmp
         assert json.loads(out)["meta"]["title"] == TITLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_pictures_have_no_control_characters(compcomm, study, tmp_path, suffix):
     pytest.importorskip("matplotlib")

@@ -150,6 +150,7 @@ def test_parts_make_the_whole(scenario):
     assert exposed >= f - 1e-12
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios())
 def test_no_tensor_parallelism_no_serialized_communication(scenario):
@@ -161,6 +162,7 @@ def test_no_tensor_parallelism_no_serialized_communication(scenario):
     assert single["step_s"] == single["compute_s"] > 0
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(presets("A", "B", "C")), st.sampled_from([2, 4, 8]))
 def test_serialized_fraction_grows_with_tp(scenario, more):
@@ -173,6 +175,7 @@ def test_serialized_fraction_grows_with_tp(scenario, more):
     assert after["overlapped_comm_s"] < before["overlapped_comm_s"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A", "B", "C")), st.integers(2, 16))
 def test_serialized_fraction_falls_with_hidden(scenario, more):
@@ -184,6 +187,7 @@ def test_serialized_fraction_falls_with_hidden(scenario, more):
     assert wider["compute_s"] > columns(scenario)["compute_s"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(presets("A")), st.integers(2, 16))
 def test_serialized_fraction_falls_with_seq_len(scenario, more):
@@ -215,6 +219,7 @@ def test_faster_networks_and_slower_compute(scenario, factor):
     assert network["overlap_ratio"] < base["overlap_ratio"]
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A")), st.floats(1e-3, 1e3))
 def test_fractions_are_scale_invariant(scenario, factor):
@@ -228,6 +233,7 @@ def test_fractions_are_scale_invariant(scenario, factor):
         assert scaled[name] == pytest.approx(base[name], rel=1e-9)
 
 
+@pytest.mark.slow
 @FEW
 @given(scenarios(made_up_devices(latency=False) | presets("A", "C")))
 def test_fractions_vanish_as_the_network_grows(scenario):
@@ -265,6 +271,7 @@ def big(request):
     return fixed, sweep({"cost_model": "comp_vs_comm", "set": fixed, "sweep": TABLE_2})
 
 
+@pytest.mark.a_third
 @settings(FEW, max_examples=examples(0.5))
 @given(st.data())
 def test_a_point_alone_is_the_point_of_the_sweep(big, data):

@@ -52,6 +52,7 @@ def test_all_rows_are_used():
     assert len(ROWS) == 20
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", FAST, ids=name)
 def test_hardware_flops_and_the_rate_are_by_the_papers_count(row):
     answer = step(row)

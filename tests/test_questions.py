@@ -34,6 +34,7 @@ def asked(capsys, tmp_path, monkeypatch):
     return run_it
 
 
+@pytest.mark.slow
 def test_the_best_tp(asked):
     found, _ = asked("--per tp")
     lines = {line["tp"]: line for line in found["per"]["rows"] if line["behind_percent"] is not None}
@@ -62,6 +63,7 @@ def test_muon_beside_adamw(asked):
     assert rows["forward_s"]["difference"] == rows["backward_s"]["difference"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_written_for_a_framework(asked, capsys):
     asked("--emit megatron", None)
     assert run(["import", "pretrain.sh", "--hardware", "h100", "-o", "best.yaml"]) == 0
@@ -80,6 +82,7 @@ def test_headroom_is_a_share_in_percent(asked):
     assert 0.6 * H100_GIB < found["rows"][0]["memory_gib"] <= 0.8 * H100_GIB
 
 
+@pytest.mark.slow
 def test_from_how_many_devices_on(asked):
     found, _ = asked("comm=30%")
     share = {row["gpus"]: row["visible_comm_fraction"] for row in found["rows"]}
@@ -87,6 +90,7 @@ def test_from_how_many_devices_on(asked):
     assert share[line["after"]] < 0.3 < share[line["at"]]
 
 
+@pytest.mark.slow
 def test_where_fsdp_falls_behind(asked):
     """Ahead on few devices, where each computes long beside what it gathers; behind on many."""
     found, _ = asked("tp>1")
@@ -95,6 +99,7 @@ def test_where_fsdp_falls_behind(asked):
     assert "zero==3,tp==1 is ahead of tp>1 on 512 devices" in asked("tp>1", "table")[0]
 
 
+@pytest.mark.slow
 def test_the_least_cost_of_a_token(asked):
     found, _ = asked("--objective cost")
     assert [row["gpus"] for row in found["rows"]] == [16, 32, 64, 128]
@@ -134,6 +139,7 @@ def test_a_script_on_other_hardware(asked):
     assert step["b200-sxm", 1]["step_s"] < step["h100-sxm", 1]["step_s"]
 
 
+@pytest.mark.slow
 def test_a_run_of_ones_own(asked, capsys):
     """The profile that one run corrects is nearer to it than the one it came from, and not all the way there."""
     asked("--runs", None)
@@ -146,6 +152,7 @@ def test_a_run_of_ones_own(asked, capsys):
     assert steps[0] < steps[1] < 6.1
 
 
+@pytest.mark.slow
 def test_hardware_of_2028(asked):
     found, _ = asked("--year 2028")
     assert all(row["low_fraction"] < row["median_fraction"] < row["high_fraction"] for row in found["rows"])
@@ -165,6 +172,7 @@ def test_a_network_between_nodes_that_is_faster(asked):
     assert rows[1]["exposed_comm_s"] > rows[2]["exposed_comm_s"]
 
 
+@pytest.mark.slow
 def test_why_it_is_the_best(asked):
     """The sentence's parts are the difference, but for what is too small to be told."""
     found, _ = asked("--compare")
@@ -180,6 +188,7 @@ def test_why_it_is_the_best(asked):
     assert "less serialized tp communication" in said["meta"]["why"]
 
 
+@pytest.mark.slow
 def test_ties_are_of_all_layouts(asked):
     """Three rows are shown; the ties are those of a search that shows 400, found among its rows by hand."""
     few, _ = asked("--top 3")
@@ -205,6 +214,7 @@ def test_a_long_context(asked):
     assert found["meta"]["model_fields"]["seq_len"] == 2**17 or found["meta"]["fixed"]["seq_len"] == 2**17
 
 
+@pytest.mark.slow
 def test_what_a_run_costs(asked):
     step, _ = asked("--gpus 512")
     seconds = 15e12 / (4 * 2**20) * step["step_s"]

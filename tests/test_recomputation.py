@@ -57,6 +57,7 @@ def test_what_a_module_frees(module):
     assert kept - less == (layers - 1) * size
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("module", MODULES)
 def test_what_is_done_again(module):
     layers, _, flops, moved = BY_HAND[module]
@@ -108,6 +109,7 @@ def test_a_module_within_another_is_no_more():
 COLUMNS = ("step_s", "recompute_s", "memory_gib", "hardware_flops")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(12))
 def test_more_modules_keep_no_more_and_do_no_less(seed):
     chance = random.Random(seed)
@@ -254,6 +256,7 @@ MOONLIGHT = {"gpus": 8, "tp": 2, "ep": 8, "etp": 1, "global_batch": 4, "seq_len"
              "precision": "bf16"}  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("model", "layout", "recompute", "more"), [
     ("llama-3-70b", LLAMA, "core_attn", 0.8), ("llama-3-70b", LLAMA, "mlp", 19.6),
     ("llama-3-70b", LLAMA, "core_attn+layernorm", 1.1), ("llama-3-70b", LLAMA, "core_attn+mlp", 21.0),
@@ -278,6 +281,7 @@ def test_what_moonlight_allocates(recompute, allocated):
     assert found["allocated"] / 1e9 == pytest.approx(allocated, rel=0.02)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("module", "parts", "graph"), [
     ("core_attn", 1, "none"), ("core_attn", 0.15, "attention"), ("mlp", 1, "attention"), ("layernorm", 2, "none"),
     ("mlp", 0, "full"),

@@ -100,6 +100,7 @@ def test_tables_sort_and_filter_and_the_explorer_redraws(page, tmp_path, width):
     assert said["evil"] is None
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_plot_and_a_table_of_every_point():
     page = html_report(load_study("future", ["hidden=4K,16K", "seq_len=2K", "micro_batch=1", "flop_vs_bw=1,4"]))
     rows = page[page.index('<section id="rows">') : page.index('<section id="assumptions">')]

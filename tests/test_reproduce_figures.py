@@ -26,6 +26,7 @@ def test_a_verdict_follows_from_the_number():
     assert unknown("x", 3.0).verdict == NOT_AVAILABLE
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("paper", "name"), QUICK)
 def test_every_figure_states_something_and_every_miss_has_its_reason(paper, name):
     (made,) = figures_of(paper, name)
@@ -53,6 +54,7 @@ def test_stated_numbers_are_the_papers(name):
     assert {one.stated for one in made.statements} - {"yes", NOT_AVAILABLE} == STATED[name]
 
 
+@pytest.mark.slow
 def test_what_is_met_and_missed():
     """The count of statements of Comp-vs-Comm: a change of it is a change of what the docs say."""
     counts = total(figures_of("comp-vs-comm"))
@@ -75,6 +77,7 @@ def test_a_table_ends_with_the_counts(compcomm):
     assert "5 met, 0 missed, 1 not available" in out
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn(compcomm, tmp_path):
     pytest.importorskip("matplotlib")
     code, _, err = compcomm("reproduce", "amped", "megatron", "--plot", tmp_path / "one.png")

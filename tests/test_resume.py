@@ -198,6 +198,7 @@ def test_every_moment_of_writing_can_be_the_last(small, tmp_path, monkeypatch, n
     assert moments > (30 if text == SMALL else 8)
 
 
+@pytest.mark.slow
 def test_rows_reach_the_disk_before_the_line_that_counts_them(small, tmp_path, monkeypatch):
     """Where a machine ends, a line in the manifest may not be there before its rows are; nor the answer before all."""
     done = []
@@ -255,6 +256,7 @@ def begun(small, tmp_path, monkeypatch):
     return small, target, whole.read_bytes(), *half_done(small, target, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_message_and_gone_on_with(small, tmp_path, monkeypatch, capsys):
     target, whole = tmp_path / "rows.csv", tmp_path / "whole.csv"
     assert run(["sweep", small, "-o", str(whole), "-q"]) == 0
@@ -277,6 +279,7 @@ def test_a_full_disk_is_one_message_and_gone_on_with(small, tmp_path, monkeypatc
     assert target.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_manifest_tells_what_is_done(begun):
     _, _, whole, partial, manifest = begun
     first, *lines = map(json.loads, manifest.read_text().splitlines())
@@ -340,6 +343,7 @@ def test_another_run_is_refused(begun, more, said, capsys):
     assert partial.read_bytes() == before
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", ["rows.csv", "rows.json"])  # what is above rows of JSON has the version, too
 def test_another_version_is_refused(name, small, tmp_path, monkeypatch, capsys):
     half_done(small, tmp_path / name, monkeypatch)
@@ -351,6 +355,7 @@ def test_another_version_is_refused(name, small, tmp_path, monkeypatch, capsys):
     assert "give another -o FILE, or delete it" in err
 
 
+@pytest.mark.slow
 def test_another_title_is_refused_where_it_is_written(small, tmp_path, monkeypatch, capsys):
     half_done(small, tmp_path / "rows.json", monkeypatch)
     Path(small).write_text("title: another\n" + SMALL)
@@ -385,6 +390,7 @@ def test_another_question_of_a_ranking_or_search_is_refused(tmp_path, monkeypatc
     assert "gpus is 16, was 8" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_is_going_on_keeps_others_away(begun, capsys):
     pytest.importorskip("fcntl")
     study, target, *_, partial, _ = begun

@@ -23,6 +23,7 @@ def drawn(seed):
     })  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("marked", [False, True])
 def test_arrow_writes_what_python_writes(seed, marked, monkeypatch):

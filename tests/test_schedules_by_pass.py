@@ -46,6 +46,7 @@ def alike(p, forward, backward, weights):
     return [{"F": forward, "B": backward, "W": weights}] * p
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("p", [2, 3, 4, 8])
 def test_h1_waits_as_its_passes_do(p):
     for m, each in itertools.product((1, 2, p - 1, p, p + 1, 3 * p), drawn(p, 10)):
@@ -53,6 +54,7 @@ def test_h1_waits_as_its_passes_do(p):
         assert float(zero_bubble_seconds(p, m, *each)) == pytest.approx(waits, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("p", [2, 3, *(pytest.param(p, marks=pytest.mark.slow) for p in (4, 8))])
 def test_h2_and_v_wait_as_their_passes_do_step_after_step(p):
     for m, each in itertools.product((2 * p - 1, 2 * p, 4 * p), drawn(p, 10)):
@@ -62,7 +64,7 @@ def test_h2_and_v_wait_as_their_passes_do_step_after_step(p):
         assert float(zb_v_seconds(p, *each)) == pytest.approx(waits, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("p", [2, 4, 6, 16])
+@pytest.mark.parametrize("p", [2, 4, 6, pytest.param(16, marks=pytest.mark.slow)])
 def test_dualpipe_waits_as_its_passes_do(p):
     for m, each in itertools.product((2 * p, 2 * p + 2, 4 * p), drawn(p, 10)):
         waits = passes.took("dualpipe", p, 1, m, alike(p, *each)) - m * sum(each)
@@ -94,6 +96,7 @@ def test_every_stage_holds_what_its_passes_hold(p):
         assert float(zero_bubble_in_flight(p, m)) == passes.most_held("zero_bubble", p, 1, m, rank)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("p", [2, 4, 8])
 @pytest.mark.parametrize(
     ("schedule", "v"), [("1f1b", 1), ("interleaved", 3), ("zb_h2", 1), ("zb_v", 1), ("dualpipe", 1)]

@@ -186,6 +186,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
     assert looked_at > 20
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", [{}, {"dp_shard": 3}, {"tp": 1, "cp": 1}, {"pp": 1, "cp": 1}, {"pp": 7}])
 def test_devices_that_divide_nothing(more):
     """Spaces with one stage, one replica, or no layout at all."""
@@ -200,6 +201,7 @@ def test_devices_that_divide_nothing(more):
         assert float(alone.evaluate(()).step_s) == pytest.approx(row["step_s"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_number_only_some_choices_need_leaves_the_others():
     """No profile says how fast a Trainium2's host is: layouts that keep states on the device do not care."""
     given = {"hardware": "trainium2", "set": {**SMALL, "layers": 8, "global_batch": 16, "precision": "bf16"}}

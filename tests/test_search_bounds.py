@@ -72,7 +72,7 @@ def answered(study, gpus, **asked):
         return str(error)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     """Whatever is asked for: with few rows a block, and few that are tried first, so that bounds are made much of."""
     chance, told = random.Random(-count), 0
@@ -91,6 +91,7 @@ def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     assert told > count / 3
 
 
+@pytest.mark.slow
 def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
     """Where one is told of and others, of the same memory and nearly as good, are only counted."""
     study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}
@@ -100,6 +101,7 @@ def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
         assert json.loads(answered(study, 16, top=1))["tied"] == json.loads(found)["tied"]
 
 
+@pytest.mark.slow
 def test_many_of_the_best_are_all_found(monkeypatch):
     """More than are nearly as good: then it is how many are wanted that says how good a layout must be."""
     monkeypatch.setattr(block_search, "PROBED", 2**4)

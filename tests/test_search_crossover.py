@@ -11,7 +11,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.report.search_table import crossing_said
 from comp_comm.searches.answer_rows import number_columns
 from comp_comm.searches.build_space import make_space
-from comp_comm.searches.crossover import crossover_of
+from comp_comm.searches.crossover import crossings, crossover_of
 from comp_comm.searches.result import search
 from comp_comm.sweeps.prices import NO_PRICES, Prices
 
@@ -43,6 +43,7 @@ def test_where_tensor_parallelism_overtakes_fsdp_is_where_two_searches_say_so():
         assert told == pytest.approx(100 * (split - fsdp) / min(split, fsdp), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_where_the_best_layout_passes_a_share_of_communication():
     shares = [best(gpus)["visible_comm_fraction"] for gpus in GPUS]
     assert shares == sorted(shares)
@@ -54,6 +55,28 @@ def test_where_the_best_layout_passes_a_share_of_communication():
     (row,) = asked("visible_comm_fraction=90%")
     assert row["after"] is None
     assert row["reason"].startswith("not crossed: visible_comm_fraction is 0.")
+
+
+def found(gpus, share, *behind):
+    """Return what `crossings` reads of a search: its devices, its best row, and how far each TP is behind the best."""
+    per = [{"tp": tp, "behind_percent": percent} for tp, percent in zip((1, 2, 4), behind, strict=True)]
+    return {"meta": {"gpus": gpus}, "rows": [{"visible_comm_fraction": share}], "per": {"rows": per}}
+
+
+SEARCHES = [found(16, 0.3, 0.0, 2.0, 5.0), found(8, 0.1, 0.0, 4.0, None), found(32, 0.6, 3.0, 1.0, 0.0)]
+
+
+@pytest.mark.parametrize(("question", "name", "after", "at"), [
+    ("comm=40%", "visible_comm_fraction", (16, 0.3), (32, 0.6)),
+    ("comm=20%", "visible_comm_fraction", (8, 0.1), (16, 0.3)),
+    ("tp==1:tp>1", "second_behind_percent", (16, 2.0), (32, -3.0)),
+    ("tp<=2:tp==4", "second_behind_percent", (16, 5.0), (32, -1.0)),
+])  # fmt: skip
+def test_crossings_of_searches_that_are_given(question, name, after, at):
+    """Of 8, 16 and 32 devices, in whatever order; a kind is as far behind as the nearest of its layouts."""
+    (row,) = crossings(crossover_of(question), [{}] * 3, SEARCHES)
+    assert (row["after"], row[f"{name}_after"]) == (after[0], pytest.approx(after[1]))
+    assert (row["at"], row[f"{name}_at"], row["reason"]) == (at[0], pytest.approx(at[1]), None)
 
 
 @pytest.mark.parametrize(("question", "said"), [

@@ -31,6 +31,16 @@ def found():
     return search(study_from(GIVEN), 32, top=12, per=("tp", "recompute"))
 
 
+def test_the_best_for_each_value_is_the_same_beside_a_comparison(compcomm):
+    """To be compared, layouts are told apart by all degrees: those of one TP are put together again."""
+    small = ("search", "--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "16",
+             "--cp", "1", "--per", "tp", "--format", "json", "-q")  # fmt: skip
+    alone, beside = (json.loads(compcomm(*small, *more)[1]) for more in ((), ("--compare",)))
+    assert beside["per"] == alone["per"]
+    assert sum(row["candidates"] for row in beside["per"]["rows"]) == beside["meta"]["candidates"]
+
+
+@pytest.mark.slow
 def test_placements_of_a_row_cost_the_same_one_by_one():
     found = search(study_from({**GIVEN, "set": {"global_batch": 64, "cp": 2, "pp": 4}}), 32)
     told = 0
@@ -69,6 +79,7 @@ def test_a_class_of_placements_is_all_that_cost_the_same(hardware, gpus):
     assert several > 1
 
 
+@pytest.mark.slow
 def test_the_best_for_each_value_is_that_of_a_search_of_it(found):
     lines = found["per"]["rows"]
     assert sum(line["candidates"] for line in lines) == found["meta"]["candidates"]
@@ -89,6 +100,7 @@ def test_the_best_for_each_value_is_that_of_a_search_of_it(found):
 def test_headroom_is_memory_left_free(found):
     assert found["meta"]["headroom"] == 0.05
     assert all(row["memory_gib"] <= 0.95 * 80 for row in found["rows"])
+    assert [line["headroom_percent"] for line in found["headrooms"]] == [5, 10, 20]
     for line in found["headrooms"]:
         free = line["headroom_percent"] / 100
         best = search(study_from(GIVEN), 32, top=1, headroom=free)["rows"][0]
@@ -129,6 +141,7 @@ def test_the_decision_in_one_call(compcomm):
 DEGREES = ("tp", "cp", "pp", "ep", "dp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [
     (), *(pytest.param(more, marks=pytest.mark.slow) for more in (
         ("--per", "tp"), ("--objective", "memory"), ("--pp", "8", "--cp", "1", "--tp", "2,4"))), ("--per", "zero,pp"),

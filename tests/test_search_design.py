@@ -55,6 +55,7 @@ def test_more_of_anything_is_never_slower(capsys):
     assert slower[0] < slower[-1]
 
 
+@pytest.mark.slow
 def test_a_study_with_hardware_and_factors_that_move_together(tmp_path, capsys):
     path = tmp_path / "generations.yaml"
     path.write_text("""
@@ -73,6 +74,7 @@ zip:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_weak_scaling_and_precisions(tmp_path, capsys):
     path = tmp_path / "weak.yaml"
     path.write_text("""

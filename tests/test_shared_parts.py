@@ -63,6 +63,7 @@ def test_all_parts_are_looked_at():
     assert NUMBERS_OF.keys() == MODEL.parts.keys()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", NUMBERS_OF)
 @pytest.mark.parametrize("number", [
     number if number in (1, 30) else pytest.param(number, marks=pytest.mark.slow)

@@ -63,6 +63,7 @@ def numbers(grid, index, parts):
     return {name: np.broadcast_to(np.asarray(values, float), shape) for name, values in made.items()}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("axes", [
     axes if number % 3 == 0 else pytest.param(axes, marks=pytest.mark.slow) for number, axes in enumerate(AXES)

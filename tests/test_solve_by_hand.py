@@ -39,6 +39,7 @@ def hardware(tmp_path):
     return machine(tmp_path, flops=FLOPS, network=NETWORK)
 
 
+@pytest.mark.slow
 def test_a_row_for_each_point_in_the_order_of_the_axes(hardware):
     study = {"hardware": hardware, "set": MODEL, "sweep": {"hidden": HIDDEN, "tp": DEGREES}}
     rows = solved(study, "serialized_comm_fraction", 0.25, "network")
@@ -81,6 +82,7 @@ def test_nothing_anywhere_is_an_error_with_the_range(hardware):
         solved(study, "serialized_comm_fraction", 0.9999, "network", (1, 2))
 
 
+@pytest.mark.slow
 def test_a_column_that_comes_back_has_two_values(tmp_path):
     """Of one batch: small micro-batches start more kernels, large ones fill the pipeline later.
 
@@ -115,6 +117,7 @@ def test_a_column_that_comes_back_has_two_values(tmp_path):
                 assert row[f"at_{side}"] == pytest.approx(at)
 
 
+@pytest.mark.slow
 def test_a_degree_has_valid_neighbours_in_every_row(hardware):
     """Of t devices: c (t - 1) over C + c (t - 1), so t = 1 + f C / (c (1 - f)); divisors of heads are around it."""
     hidden = [1024, 3072, 1536]
@@ -133,6 +136,7 @@ def test_a_degree_has_valid_neighbours_in_every_row(hardware):
             assert row[f"at_{side}"] == pytest.approx(share, rel=1e-6)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("degrees", [
     [2, 4],
     pytest.param([2, 8], marks=pytest.mark.xfail(reason="ffn_hidden is taken to be 4, of a width of 1")),
@@ -148,6 +152,7 @@ def test_a_width_has_neighbours_that_its_degree_divides(hardware, degrees):
         assert (row["below"], row["above"]) == (8 * math.floor(h / 8), 8 * math.ceil(h / 8))
 
 
+@pytest.mark.slow
 def test_a_rule_that_a_point_breaks_is_its_reason(hardware):
     """Whatever the network is, eight heads are not split over three devices."""
     study = {"hardware": hardware, "set": {**MODEL, "hidden": 1536}, "sweep": {"tp": [2, 3, 8]}}
@@ -170,6 +175,7 @@ def test_what_the_study_says_of_the_field_is_dropped(hardware):
         assert faster == ([1, 2] if "zip" in more else [1])
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_row_a_point(hardware, tmp_path, capsys):
     study = tmp_path / "study.yaml"
     given = {"hardware": hardware, "set": {**MODEL, "hidden": 2048}, "sweep": {"tp": [2, 8]}}

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from face import row_of, rows_of
+from face import explained, row_of, rows_of, told
 
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels import COST_MODELS
@@ -15,7 +15,6 @@ from comp_comm.fields import FIELDS
 from comp_comm.searches import search as search_of
 from comp_comm.searches.emitted import emitted
 from comp_comm.stacks import Stack
-from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.stacked import with_stack
 
 DENSE = {"layers": 8, "hidden": 1024, "heads": 16, "kv_heads": 8, "ffn_hidden": 4096, "vocab": 32000, "seq_len": 2048,
@@ -55,12 +54,13 @@ def search(asked, gpus, **more):
     return search_of({**asked, "set": fixed, "sweep": axes}, gpus)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("stack", "point", "by_hand"), AT_A_POINT)
 def test_a_stack_is_its_choices_one_by_one(stack, point, by_hand):
-    one, other = explain(study(**point, stack=stack)), explain(study(**point, **by_hand))
+    one, other = told(study(**point, stack=stack)), explained(study(**point, **by_hand))
     assert (one["step_s"], one["memory_gib"]) == (other["step_s"], other["memory_gib"])
-    (told,) = [note for note in one["meta"]["notes"] if note.startswith(f"stack {stack} ")]
-    assert all(f"{name} {value}" in told for name, value in by_hand.items())
+    (said,) = [note for note in one["meta"]["notes"] if note.startswith(f"stack {stack} ")]
+    assert all(f"{name} {value}" in said for name, value in by_hand.items())
 
 
 @pytest.mark.parametrize(("stack", "formats"), [
@@ -75,8 +75,8 @@ def test_gradients_are_reduced_in_the_format_that_a_stack_takes_for_each_precisi
 
 
 def test_a_field_that_is_given_wins_and_is_said():
-    found = explain(study(stack="megatron", grad_precision="bf16"))
-    assert found["memory_gib"] == explain(study(grad_precision="bf16"))["memory_gib"]
+    found = told(study(stack="megatron", grad_precision="bf16"))
+    assert found["memory_gib"] == explained(study(grad_precision="bf16"))["memory_gib"]
     assert any("given, and not its own: grad_precision" in note for note in found["meta"]["notes"])
 
 
@@ -95,6 +95,7 @@ def test_every_choice_of_a_stack_is_a_value_of_a_field_with_a_source(stack):
     assert len({given.field for given in stack.given}) == len(stack.given)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("axis", [{"pp": [1, 2, 4]}, {"zero": [1, 3]}, {"precision": ["bf16", "fp16"]},
                                   {"stack": ["megatron", "nemo", "torchtitan", "deepspeed"]}])  # fmt: skip
 def test_what_a_stack_gives_goes_along_with_what_it_depends_on(axis):
@@ -124,6 +125,7 @@ def test_stacks_that_cannot_be(fields, axes, said):
     assert said in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_search_of_torchtitan_is_three_searches_by_hand():
     """FSDP2 without a pipeline; in one with weights kept whole (ZeRO 1); and in one with weights resharded."""
     small = {"hardware": "h100-sxm", "set": {**DENSE, "gpus": 8, "global_batch": 16, "memory_capacity": 0.2}}
@@ -142,6 +144,7 @@ def test_a_search_of_torchtitan_is_three_searches_by_hand():
     assert any(note.startswith("stack torchtitan") for note in whole["meta"]["notes"])
 
 
+@pytest.mark.slow
 def test_stacks_side_by_side(compcomm):
     asked = ("--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "16", "--cp", "1", "--global-batch", "64")
     code, out, _ = compcomm("search", *asked, "--stack", "megatron,deepspeed", "--format", "json", "-q")
@@ -179,6 +182,7 @@ def test_a_layout_that_another_stack_has_names_it():
 LATENT = {"kv_heads": None, "kv_lora_rank": 128, "q_lora_rank": 256, "head_dim": 64, "rope_head_dim": 32}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("recipe", ["blockwise", "tensorwise", "delayed"])
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("ep", [2, 8, 16])
@@ -192,6 +196,7 @@ def test_what_a_search_does_with_fp8_unasked_never_costs(recipe, zero, ep):
         assert better["memory_gib"] <= plain["memory_gib"] * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_search_in_fp8_takes_what_both_values_would_find():
     asked = {"hardware": "h100-sxm", "set": {**MIXTURE, "precision": "fp8", "recipe": "blockwise", "cp": 1,
                                                   "micro_batch": 1, "placement": "tp-cp-dp-pp"}}  # fmt: skip
@@ -218,12 +223,12 @@ TRAINED = {"hardware": "h800-sxm", "model": "deepseek-v3",
 
 
 def published_s():
-    return explain({**TRAINED, "set": {**TRAINED["set"], "gpus": 2048, **PUBLISHED}})["step_s"]
+    return explained({**TRAINED, "set": {**TRAINED["set"], "gpus": 2048, **PUBLISHED}})["step_s"]
 
 
 def test_the_stack_of_deepseek_is_its_published_run():
     given = {"gpus": 2048, "pp": 16, "ep": 64, "tp": 1, "etp": 1, "stack": "deepseek"}
-    there = explain({**TRAINED, "set": {**TRAINED["set"], **given}})
+    there = explained({**TRAINED, "set": {**TRAINED["set"], **given}})
     assert there["step_s"] == published_s()
     assert f"is {there['step_s']:.2f} s and {there['memory_gib']:.1f} GiB by this model" in PAGE
 

@@ -8,13 +8,13 @@ import random
 from statistics import median
 
 import pytest
-from face import rows_of
+from face import explained, rows_of
 from state_dict import layers_of, of_experts, random_model, state_dict
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweeps.point import explain, memory
+from comp_comm.sweeps.point import memory
 from comp_comm.validation.table import shipped
 
 GIB = 2**30
@@ -92,6 +92,7 @@ def test_quantised_weights_are_kept_beside_those_of_16_bits(recipe, device, kept
     assert each * shards == pytest.approx(kept * 12 * h * h, rel=0.02)  # 12 H^2 of matrices, some H of biases and norms
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("formats", "each"), FORMATS, ids=str)
 @pytest.mark.parametrize("zero", range(4))
 def test_zero_shards_states_one_by_one(more_known, formats, each, zero):
@@ -117,7 +118,7 @@ def test_shards_in_32_bit_are_the_master_copy(formats, each):
 
 def test_shards_in_32_bit_send_what_others_do_and_cast_nothing_in_the_optimizer():
     point = {**GPT, "dp": 16, "zero": 3, "grad_precision": "fp32"}
-    copy, shards = (explain(study_from({"hardware": "h100-sxm", "set": {**point, "master_weights": word}}))
+    copy, shards = (explained(study_from({"hardware": "h100-sxm", "set": {**point, "master_weights": word}}))
                     for word in ("copy", "shards"))  # fmt: skip
     # But for norms of gradients: of shards there is one a tensor, over their devices.
     parts = [[e["comm"]["dp"][name] for name in ("message_bytes", "hidden_s", "exposed_s")] for e in (copy, shards)]
@@ -153,6 +154,7 @@ def test_hsdp_shards_states_over_some_of_the_replicas_and_context_parallel_ones_
     assert states(**GPT, dp=4, cp=4, zero=3) == pytest.approx((2 * psi / 16, 2 * psi / 16, 12 * psi / 16))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(24))
 def test_states_fall_with_each_zero_stage(seed):
     chance = random.Random(seed)
@@ -178,6 +180,7 @@ def split_at_random(seed):
     return p, split
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(40))
 def test_weights_are_those_of_one_device(seed):
     p, split = split_at_random(seed)
@@ -203,7 +206,7 @@ def test_offloaded_states_are_not_here_and_cross_the_link(more_known):
     assert there.pop("optimizer") == 0
     assert here["total"] - there.pop("total") == pytest.approx(here["optimizer"])
     assert all(here[name] == value for name, value in there.items() if name not in OTHERS)
-    found = [explain(study_from({"hardware": str(more_known), "set": {**point, "offload_optimizer": word}}))
+    found = [explained(study_from({"hardware": str(more_known), "set": {**point, "offload_optimizer": word}}))
              for word in ("off", "on")]  # fmt: skip
     usual, offloaded = ({op["operation"]: op["seconds"] for op in e["operations"] if op["phase"] == "optimizer"}
                         for e in found)  # fmt: skip
@@ -348,12 +351,13 @@ def test_a_chunked_loss_needs_a_chunk():
         held(**GPT, loss_chunks=4)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kernels", ["fused", "eager", "compiled"])
 def test_a_loss_goes_with_the_kernels_unless_it_is_given(kernels):
     """Its memory and its seconds are of one choice."""
 
     def answer(**more):
-        found = explain(study_from({"hardware": "h100-sxm", "set": {**GPT, **more}}))
+        found = explained(study_from({"hardware": "h100-sxm", "set": {**GPT, **more}}))
         seconds = [op["seconds"] for op in found["operations"] if op["operation"] == "softmax and loss"]
         return found["memory"]["logits_bytes"], sum(seconds)
 
@@ -366,7 +370,7 @@ def test_metrics_of_logits_are_a_cast_and_a_softmax_each():
     """Of each logit 2 bytes are read and 4 written, then 4 and 4, twice: 28; a fused loss alone moves 16."""
 
     def seconds(loss):
-        found = explain(study_from({"hardware": "h100-sxm", "set": {**GPT, "cross_entropy": loss}}))
+        found = explained(study_from({"hardware": "h100-sxm", "set": {**GPT, "cross_entropy": loss}}))
         return sum(op["seconds"] for op in found["operations"] if op["operation"] == "softmax and loss")
 
     assert seconds("fused_metrics") / seconds("fused") == pytest.approx((16 + 2 * (2 + 4 + 4 + 4)) / 16, rel=0.01)
@@ -417,6 +421,7 @@ def test_spread_gives_away_every_layer():
         assert all(sum(spread(layers, pp)) == layers for layers in range(pp, 60))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("tied", ["off", "on"])
 @pytest.mark.parametrize("vocab", [1024, 51200])  # with few words a stage between may need most
 @pytest.mark.parametrize(("layers", "pp", "steps"), [
@@ -457,7 +462,7 @@ def test_parts_sum_to_the_total_and_the_column_is_the_same():
     point = {**MOE, "tp": 2, "pp": 2, "dp": 4, "ep": 2, "etp": 1, "framework_gib": 2}
     found = held(**point)
     assert sum(found[name] for name in found if name not in OTHERS) == pytest.approx(found["total"])
-    whole = explain(study_from({"hardware": "h100-sxm", "set": point}))
+    whole = explained(study_from({"hardware": "h100-sxm", "set": point}))
     assert whole["memory_gib"] * GIB == pytest.approx(found["total"])
     assert found["capacity"] == DEVICE
 

@@ -49,6 +49,7 @@ def placed(placement, **more):
     return {collective.name: of(collective.group) for collective in counted}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("placement", Placement.words())
 def test_groups_are_the_ranks_of_a_placement(placement):
     found = placed(placement)
@@ -60,12 +61,14 @@ def test_groups_are_the_ranks_of_a_placement(placement):
         assert [int(layout.stride(name)) * i for i in range(SIZES[name])] == ranks(placement, (name,))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("placement", Placement.words())
 def test_states_are_shared_by_the_replicas_of_a_placement(placement):
     """Replicas are devices of DP and of CP: as many of them in each domain as there are."""
     assert inside(placed(placement)["gradient reduce-scatter"]) == inside(ranks(placement, ("dp", "cp")))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("placement", Placement.words())
 def test_experts_take_the_nearest_devices_of_a_stage(placement):
     """Of the devices of a stage in the order of the placement, TP inside an expert takes neighbours, EP the next."""

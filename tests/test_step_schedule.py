@@ -55,6 +55,7 @@ def per_stage(schedule, v):
     return 2 if schedule == "zb_v" else v
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)
 @pytest.mark.parametrize(("recompute", "tp"), [
     ("none", 1), ("full", 2), *(pytest.param(way, 1, marks=pytest.mark.slow) for way in ("selective", "full")),
@@ -112,6 +113,7 @@ def test_no_pipeline_waits():
     assert "pp" not in found["comm"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), [
     *PIPELINES, ("interleaved", 4, 2, 4), ("1f1b", 4, 1, 4), ("zero_bubble", 4, 1, 4),
 ])  # fmt: skip
@@ -202,6 +204,7 @@ UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64)
           ("zb_h2", 61, 8, 1, 20), ("zb_v", 25, 4, 1, 12), ("zb_v", 30, 4, 1, 16)]  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("overlap", "vocab"), [
     ("off", 0), ("on", 51200), *(pytest.param(*both, marks=pytest.mark.slow) for both in (("on", 0), ("off", 51200))),
 ])  # fmt: skip
@@ -219,6 +222,7 @@ def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers,
     assert spent == pytest.approx(measured(schedule, p, v, m, chunks, send if overlap == "on" else 0.0), rel=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("overlap", "vocab"), [("off", 0), ("off", 51200), ("on", 51200)])
 def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(overlap, vocab):
     for layers, p, m in ((25, 4, 8), (25, 4, 24), (30, 4, 16), (5, 2, 6), (61, 16, 40)):
@@ -233,6 +237,7 @@ def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(ove
         assert float(answer.step_s - beside) == pytest.approx(took, rel=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zero_bubble", "zb_h2", "zb_v", "dualpipe"])
 @pytest.mark.parametrize("spread", [0, 0.02, 0.4])
 def test_chunks_of_any_length_take_as_long_as_their_passes_one_by_one(schedule, spread):
@@ -252,6 +257,7 @@ def test_chunks_of_any_length_take_as_long_as_their_passes_one_by_one(schedule, 
         assert found.item() == pytest.approx(measured(schedule, p, v, m, chunks, lag), rel=1e-9)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("stages", "lag"), [([1, 1, 1, 1], 0.2), ([3, 5, 5, 5, 4], 0.6), ([2, 2, 6, 6, 1, 6.5], 0.4),
                                              ([4, 4, 2], 0.0)])  # fmt: skip
 def test_stages_that_wait_for_each_other_in_a_circle_repeat_after_as_many_micro_batches(stages, lag):
@@ -293,6 +299,7 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
     assert 0.3 < min(known) < max(known) < 0.9
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (2, 10), (4, 8)])
 def test_each_chunk_of_a_stage_more_adds_as_much_whatever_the_ends_take(p, m):
     """Stages with chunks between the first and the last that are alike, with a lag of up to half a forward pass."""
@@ -350,6 +357,7 @@ def parts(found, group):
     return tuple(found["comm"][group][f"{name}_s"] for name in ("serialized", "hidden", "exposed"))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("point", "group"), SWITCHES)
 @pytest.mark.parametrize("slower", [1, 3])
 def test_overlap_moves_seconds_and_interference_slows_only_them(point, group, slower):
@@ -376,6 +384,7 @@ def test_interference_without_overlap_changes_nothing():
     assert {k: v for k, v in one.items() if k != "operations"} == {k: v for k, v in three.items() if k != "operations"}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", ["overlap_tp", "overlap_dp", "overlap_pp", "overlap_ep", "cp_comm"])
 def test_interference_in_a_table_slows_only_the_rows_that_overlap(name):
     fixed = {**EXPERTS, "cp": 2, "interference": 3}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import face
 import numpy as np
 import pytest
 from state_dict import state_dict
@@ -17,7 +18,6 @@ from comp_comm.hardware.numbers import FlashKernel, Hardware, Timing
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention, Gemm
 from comp_comm.sweeps.plan import make_plan
-from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.result import sweep
 from comp_comm.timing.kernels import Kernels
 
@@ -28,7 +28,7 @@ USABLE, VISIBLE = 0.85, 0.1  # of the compute beside it, states hide under so mu
 
 def explained(**point):
     """Explain a point in which the host is never waited for."""
-    return explain(study_from({"hardware": "h100-sxm", "set": {"cuda_graph": "full", **GPT, **point}}))
+    return face.explained({"hardware": "h100-sxm", "set": {"cuda_graph": "full", **GPT, **point}})
 
 
 def operation(found, name, phase):
@@ -47,6 +47,7 @@ ADAM = [
 ]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("formats", "each"), ADAM, ids=str)
 @pytest.mark.parametrize(("layout", "shards"), [
     ({"dp": 16, "zero": 0}, 1), ({"dp": 16}, 16), ({"dp": 4, "cp": 4}, 16), ({"dp": 16, "dp_shard": 4}, 4),
@@ -101,6 +102,7 @@ def test_tied_weights_are_stepped_and_reduced_where_they_are():
 # -- what hides states ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("zero", range(4))
 def test_on_a_slow_network_states_hide_under_what_runs_beside_them(zero, recompute):
@@ -120,6 +122,7 @@ def test_on_a_fast_network_a_tenth_of_states_shows(zero):
     assert dp["exposed_s"] / (dp["exposed_s"] + dp["hidden_s"]) == pytest.approx(VISIBLE)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", [
     {"tp": 8, "pp": 2, "accumulation": 8, "overlap_tp": "on", "overlap_pp": "on", "zero": 3},
     {"cp": 4, "tp": 2, "overlap_tp": "on", "zero": 2, "seq_len": 8192},
@@ -156,6 +159,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("kernels", "cost"), [("fused", 1), ("eager", 1.5), ("compiled", 0.9)])
 @pytest.mark.parametrize("name", STREAMS)
 def test_what_runs_between_products_reads_and_writes_its_numbers(name, kernels, cost):

@@ -14,7 +14,6 @@ from state_dict import of_experts, state_dict
 
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweeps.point import explain
 
 # No vocabulary: nothing beside the layers communicates, and all stages are alike.
 MODEL = {"layers": 8, "hidden": 1024, "heads": 16, "vocab": 0, "seq_len": 512}
@@ -32,7 +31,7 @@ SUMMED = {"calls": "calls", "message_bytes": "total_message_bytes", "volume_byte
 def comm(**point):
     """Return the communication of each group without small collectives."""
     study = {"hardware": "h100-sxm", "set": {**MODEL, **point}}
-    groups = explain(study_from(study))["comm"]
+    groups = explained(study_from(study))["comm"]
     for row in volume_of(study)["messages"]:
         if row["message"] in SMALL:
             for name, column in SUMMED.items():
@@ -42,7 +41,7 @@ def comm(**point):
 
 def calls(**point):
     """Return how often each collective is called, and its bytes, by name."""
-    found = explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, **point}}))["operations"]
+    found = explained(study_from({"hardware": "h100-sxm", "set": {**MODEL, **point}}))["operations"]
     rows = {}
     for op in found:
         if op["group"]:
@@ -67,6 +66,7 @@ def held(tp=1, ep=1, etp=1, layers=MODEL["layers"], **point):
 FINAL_NORM = 2 * MODEL["hidden"]  # states are those of the stage that has most: the last one
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", [{}, {"tp": 4}, {"tp": 4, "pp": 4}, {"pp": 2, "vpp": 2}, {"kv_heads": 4, "tp": 4}],
                          ids=str)  # fmt: skip
 @pytest.mark.parametrize("steps", [4, 12])
@@ -92,6 +92,7 @@ def test_gradients_have_a_format_of_their_own():
         assert dp["volume_bytes"] == pytest.approx(volume * psi, rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("shard", "zero"), list(itertools.product((2, 4, 8), (1, 2, 3))))
 def test_hsdp_shards_inside_and_reduces_shards_outside(shard, zero):
     psi, d, steps = held()[0] + FINAL_NORM, 16, 3
@@ -117,6 +118,7 @@ def test_context_parallel_devices_are_replicas_too():
     assert dp["wire_bytes"] == pytest.approx(2 * 2 * psi * 7 / 8, rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("ep", "tp", "etp"), [(1, 1, 1), (4, 1, 1), (8, 2, 1), (4, 2, 2), (2, 4, 2)])
 def test_experts_have_fewer_replicas_than_the_rest(ep, tp, etp):
     dp, d = 8, 8
@@ -131,6 +133,7 @@ def test_experts_have_fewer_replicas_than_the_rest(ep, tp, etp):
 # -- tensor parallelism -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("sp", ["off", "on"])
 @pytest.mark.parametrize(("recompute", "each"), [("none", 4), ("selective", 4), ("full", 6)])
 @pytest.mark.parametrize(("t", "pp", "b"), [(2, 1, 1), (8, 1, 2), (4, 4, 1), (8, 2, 4)])
@@ -150,6 +153,7 @@ def test_only_the_layers_computed_again_communicate_again():
     assert some["volume_bytes"] / none["volume_bytes"] == pytest.approx((4 * 5 + 2) / (4 * 5))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("sp", ["off", "on"])
 @pytest.mark.parametrize("steps", [1, 6])
 def test_embedding_and_logits_add_a_message_each_and_three_numbers_a_token(sp, steps):
@@ -185,23 +189,26 @@ def test_gathers_and_scatters_of_sequence_parallelism_are_those_of_frameworks(in
 
 def test_inputs_are_gathered_again_beside_the_products_of_their_gradients():
     graph = {**MODEL, "tp": 2, "cuda_graph": "full"}  # the host launches it at once
-    again, kept = (explain(study_from({"hardware": "h100-sxm", "set": {**graph, "sequence_inputs": word}}))
+    again, kept = (explained(study_from({"hardware": "h100-sxm", "set": {**graph, "sequence_inputs": word}}))
                    for word in ("again", "kept"))  # fmt: skip
     assert again["comm"]["tp"]["hidden_s"] > 0 == kept["comm"]["tp"]["hidden_s"]
     norms = [op["seconds"] for step in (again, kept) for op in step["operations"] if "partial" in op["operation"]]
     # All of it is hidden inside a node, but for gradients of norms: in one message, or in as many as norms.
     assert again["step_s"] - norms[0] == pytest.approx(kept["step_s"] - norms[1], rel=1e-12)
-    slow = [explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "network": 1e-3,
+    slow = [explained(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "network": 1e-3,
                                                                 "sequence_inputs": word}}))["step_s"]
             for word in ("again", "kept")]  # fmt: skip
     assert slow[0] > slow[1]
     with pytest.raises(ConfigError, match="sequence_inputs: kept needs sp: on"):
-        explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "sp": "off", "sequence_inputs": "kept"}}))
+        explained(
+            study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "sp": "off", "sequence_inputs": "kept"}})
+        )
 
 
 # -- stages, sequences, experts ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("vpp", "steps"), [(1, 4), (2, 8)])
 @pytest.mark.parametrize(("tp", "more", "share"), [
     (1, {}, 1), (4, {"sp": "on"}, 4), (4, {"sp": "off", "scatter_gather": "off"}, 1),
@@ -222,6 +229,7 @@ def test_a_message_scattered_over_a_boundary_is_gathered_after_it():
     assert comm(**point)["pp"]["wire_bytes"] == 2 * steps * (EACH / t + EACH * (t - 1) / t)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("cp", "tp", "kv"), [(2, 1, 16), (4, 2, 4), (8, 4, 4)])
 def test_context_parallelism_passes_or_gathers_keys_and_values(cp, tp, kv):
     steps, layers, b = 3, MODEL["layers"], 2
@@ -247,6 +255,7 @@ def test_ulysses_swaps_queries_keys_values_and_output(n, tp, kv):
     assert found["wire_bytes"] == pytest.approx(2 * steps * layers * forward * (n - 1) / n)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("recompute", "each"), [("none", 4), ("full", 6)])
 @pytest.mark.parametrize(("ep", "tp", "cp", "k", "c"), [(8, 1, 1, 2, 1), (4, 2, 1, 4, 1.25), (16, 1, 2, 1, 1)])
 def test_tokens_go_to_their_experts_and_back(recompute, each, ep, tp, cp, k, c):
@@ -281,9 +290,10 @@ VARIANTS = [{}, {"sp": "off"}, {"cp_comm": "all_gather"}, {"cp_comm": "all_to_al
             {**MOE, "ep": 4, "etp": 2}]  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("more", VARIANTS, ids=range(len(VARIANTS)))
 def test_wire_volume_and_message_are_what_their_collective_makes_them(more):
-    found = explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, **EVERYTHING, **more}}))
+    found = explained(study_from({"hardware": "h100-sxm", "set": {**MODEL, **EVERYTHING, **more}}))
     sums = {}
     sizes = {"tp": 2, "cp": 2, "pp": None, "ep": None, "dp": None, "world": 32}
     for op in found["operations"]:

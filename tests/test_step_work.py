@@ -46,6 +46,7 @@ def layouts(seed, count, model, hardware="h100-sxm", more=()):
 # -- counted one by one -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", SEEDS)
 def test_parameters_are_those_of_the_weights(seed):
     p = random_model(seed)
@@ -55,12 +56,14 @@ def test_parameters_are_those_of_the_weights(seed):
     assert int(answer.work.active_parameters) == pytest.approx(sum(w.size for w in weights) - idle, abs=0.5)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", SEEDS)
 def test_model_flops_are_six_for_a_weight_and_token_and_the_scores(seed):
     p = random_model(seed)
     assert float(step(**p).work.model_flops) == pytest.approx(matrix_flops(p) + score_flops(p), rel=1e-12)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(0, 80, 4))
 def test_causal_flops_are_those_of_the_scores_a_mask_leaves(seed):
     """The mean query of s tokens sees (s + 1) / 2 of them; the closed form has s / 2, half a score less a query."""
@@ -89,6 +92,7 @@ def test_multi_token_prediction_adds_a_layer_a_projection_and_logits():
 # -- what a layout cannot change --------------------------------------------------------------------------------------
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("model", [GPT, MOE, {**GPT, "tied": "on"}], ids=["dense", "experts", "tied"])
 def test_a_layout_changes_neither_parameters_nor_model_flops(model):
     alone = step(**model, global_batch=3072)
@@ -128,6 +132,7 @@ def forward_of_a_layer(p):
     return matrices, score_flops({**p, "layers": 1}) / 3
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("pp", [1, 2, 3])
 @pytest.mark.parametrize("again", [0, 1, 2, 4])
 def test_recomputation_adds_forward_passes(pp, again):
@@ -166,6 +171,7 @@ SMALL = {"layers": 4, "heads": 8, "hidden": 512, "seq_len": 256, "vocab": 1000, 
 EXPERTS = {"experts": 8, "top_k": 2, "moe_ffn_hidden": 128}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("more", "axis", "values"), [
     ({}, "vocab", (0, 1000)),
     ({"architecture": "vit", "vocab": 0, "patch_features": 768}, "classes", (0, 10)),
@@ -203,6 +209,7 @@ def slower_on_better(plan, answer, most=1e-12):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardware", ["h100-sxm", "a100-sxm-80gb", "mi300x"])
 def test_better_hardware_is_never_slower(hardware):
     for point, answer in layouts("faster", 20, GPT, hardware, [("overlap_dp", ("off",)), ("cp", (1,))]):

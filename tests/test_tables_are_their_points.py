@@ -89,6 +89,7 @@ def test_a_field_that_moves_in_a_table(base, field):
         same(rows[number], alone("h100-sxm", fixed, points[number]), points[number])
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("pp", [1, 2])
 @pytest.mark.parametrize(("field", "values"), [
     ("memory_capacity", [0.5, 1, 2]), ("framework_gib", [0, 2, 4]), ("tokens", [1e9, 1e10, 1e12]),

@@ -30,6 +30,7 @@ def seconds(name, **more):
     return row_of({**study, "set": {**study["set"], **more}})[SECONDS.get(name, "step_s")]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", PAPERS)
 def test_both_together_are_the_network(name):
     """And each alone gains something, but less than both."""
@@ -81,6 +82,7 @@ def test_it_is_refused_where_there_is_no_such_network():
         row_of({"cost_model": "comp_vs_comm", "set": {**ONE_LAYER, "scale_out": 2}})
 
 
+@pytest.mark.slow
 def test_a_search_takes_it_as_a_factor_on_the_hardware(capsys):
     call = ("search", "--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "16", "--cp",
             "1", "--scale-out", "1,4", "--format", "json")  # fmt: skip

@@ -23,6 +23,7 @@ def study_of(row):
     return {"hardware": "h100-sxm", "set": fields, **({"model": row["model"]} if row["model"] else {})}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("rows", [rows for _, rows in CASES], ids=[name for name, _ in CASES])
 def test_collectives_of_a_step(rows):
     sent = {}

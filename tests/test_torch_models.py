@@ -24,6 +24,7 @@ OTHERS = {"megatron-bert-3.9b": 2e-3, "bert-large": 3e-3}
 BUFFERS = 3e-8  # of DeepSeek-V3's kind: the router's bias is a parameter here, and a buffer there
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", [row for row in ROWS if row["parameters"]], ids=lambda row: row["model"])
 def test_parameters(row):
     counted = int(model_parameters(load_model(row["model"]).transformer()).all)
@@ -32,6 +33,7 @@ def test_parameters(row):
     assert counted == pytest.approx(int(row["parameters"]), rel=tolerance, abs=0)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", COUNTED, ids=lambda row: f"{row['model']}, {row['seq_len']}")
 def test_flops(row):
     fields = dict(pair.split(" ") for pair in row["fields"].split("; ") if pair)

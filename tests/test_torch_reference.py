@@ -36,6 +36,7 @@ def beside(row):
     return fields_of(row)["seq_len"] * sum(kinds[kind] for kind in row["beside"].split("; "))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", LAYERS, ids=lambda row: f"{row['case']}, {row['model']}, {row['fields']}")
 def test_what_a_layer_keeps(row):
     deep, deeper = (memory(row, layers=layers)["activations"] for layers in (6, 12))
@@ -54,6 +55,7 @@ def test_activations_and_temporaries_at_the_peak(row):
     assert found["activations"] + found["logits"] + found["buffers"] == pytest.approx(int(row["peak"]), rel=0.01)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row["total"]], ids=lambda row: f"{row['model']}, {row['fields']}"
 )
@@ -118,6 +120,7 @@ NAMES = {"gathers": "weight all-gather", "scatters": "gradient reduce-scatter", 
          "again": "weight all-gather again"}  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("fields", "counted"), FSDP, ids=str)
 def test_what_fsdp_sends(fields, counted):
     moved = volume_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": {**DEALT, **fields}})["messages"]

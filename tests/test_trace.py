@@ -23,6 +23,7 @@ def timeline(overrides):
     return step.timeline(), float(step.step_s)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("overrides", ALL, ids=" ".join)
 def test_the_end_is_the_steps_and_passes_take_what_they_take(overrides):
     made, step_s = timeline(overrides)

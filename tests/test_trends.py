@@ -12,9 +12,10 @@ import pytest
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.growth import student_975, yearly_growth
+from comp_comm.trends.claims import _serialized
 from comp_comm.trends.forecast import Assumptions, drawn_factors, forecast
 from comp_comm.trends.generations import band, generations
-from comp_comm.trends.part import PartSettings
+from comp_comm.trends.part import Part, PartSettings
 from comp_comm.trends.parts import PARTS
 from comp_comm.trends.steps import eq10_tp, paper_share, trained_steps
 from comp_comm.trends.tables import Models, devices
@@ -76,12 +77,15 @@ def test_parameters_of_evaluated_models_are_the_published_ones():
     np.testing.assert_allclose(steps.columns["parameters"][known], published[known], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_shares_lie_between_everything_and_nothing_overlapped():
     steps = trained_steps()
     visible = steps.columns["visible_comm_fraction"]
     assert (steps.all_overlapped <= visible + 1e-9).all()
     assert (visible <= steps.none_overlapped + 1e-9).all()
     assert (steps.all_overlapped < steps.none_overlapped - 0.01).sum() > 40
+    assert (steps.all_overlapped < visible - 0.01).any()
+    assert (visible < steps.none_overlapped - 0.01).any()
 
 
 @pytest.mark.slow
@@ -137,6 +141,7 @@ def test_wrong_growth_is_refused(growth):
         forecast("trends/forecast-405b", Assumptions(growth=growth))
 
 
+@pytest.mark.slow
 def test_the_command_gives_rows(compcomm):
     code, out, err = compcomm("trends", "shares", "--since", "2025", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
@@ -145,6 +150,20 @@ def test_the_command_gives_rows(compcomm):
     assert all(row["date"] >= "2025" for row in rows)
 
 
+@pytest.mark.parametrize(("visible", "none", "verdict"), [
+    ((0.5, 0.3, 0.1, 0.45), (0.6, 0.5, 0.3, 0.5), "held"), ((0.5, 0.3, 0.1, 0.2), (0.6, 0.5, 0.3, 0.3), "half"),
+    ((0.5, 0.3, 0.1, 0.2), (0.6, 0.3, 0.3, 0.3), "did not hold"),
+])  # fmt: skip
+def test_most_of_a_step_is_communication_where_half_of_the_models_say_so(visible, none, verdict):
+    """At least 40 %: of two of four models; else of two if nothing were overlapped. Small and old ones do not count."""
+    share = {"year": 2024, "parameters": 2e11, "paper_eq10_fraction": 0.5}
+    rows = [{**share, "visible_fraction": one, "none_overlapped_fraction": other}
+            for one, other in zip(visible, none, strict=True)]  # fmt: skip
+    others = [{**rows[0], **more, "visible_fraction": 0.9} for more in ({"year": 2021}, {"parameters": 1e10})]
+    assert _serialized(Part("shares", "", [*rows, *others], ()))["verdict"] == verdict
+
+
+@pytest.mark.slow
 def test_claims_say_their_rule(compcomm):
     code, out, _ = compcomm("trends", "--format", "json")
     rows = json.loads(out)["rows"]
@@ -175,6 +194,7 @@ def test_what_means_nothing_is_refused(arguments, words, compcomm, tmp_path, mon
     assert words in err
 
 
+@pytest.mark.slow
 def test_a_panel_that_no_model_has_a_number_for_is_drawn_empty(compcomm, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "late.svg"

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from face import explained, row_of, search_of
+from face import row_of, search_of, told
 
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
@@ -131,6 +131,7 @@ SMALL = {"gpus": 8, "global_batch": 64, "optimizer": "muon", "tp": 2, "cp": 2, "
 WITH = {"scatter_gather": {"sp": "off"}, "cp_implementation": {"cp_comm": "all_gather"}}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", NO_EFFECT)
 def test_a_choice_that_is_said_to_change_nothing_changes_nothing(name):
     other, value = NO_EFFECT[name]
@@ -161,6 +162,7 @@ def test_a_choice_without_effect_is_said(more, said, compcomm):
     assert (said or "") in err
 
 
+@pytest.mark.slow
 def test_a_search_does_not_depend_on_the_order_of_a_list():
     """Experts split by TP exchange tokens without EP, too, and a choice about it is none without an effect."""
     given = {"hardware": "h100-sxm", "model": "mixtral-8x7b"}
@@ -173,6 +175,7 @@ def test_a_search_does_not_depend_on_the_order_of_a_list():
 # -- a stack and what it does not go with -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
     """Without a pipeline torchtitan shards weights (ZeRO 3), where Muon exchanges matrices, which TP does not split."""
     small = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "32", "--cp", "1",
@@ -195,9 +198,9 @@ def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
 
 def test_no_more_blocks_are_shared_than_layers_share_them():
     given = {"hardware": "h100-sxm", "model": "zamba2-2.7b"}
-    assert explained({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
+    assert told({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
     with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z, Y\)"):
-        explained({**given, "set": {"shared_blocks": 10}})
+        told({**given, "set": {"shared_blocks": 10}})
 
 
 def test_a_search_for_a_framework_tries_the_context_parallelism_that_it_has(compcomm):
@@ -259,6 +262,7 @@ def test_what_is_wrong_with_a_profile_is_told_in_short(text, said, count, tmp_pa
 # -- what a search says of itself -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_lists_what_it_fixes_itself(compcomm):
     """Of a mixture: how tokens are sent, and beside what; not under what was not tried."""
     mixture = ("search", "--model", "mixtral-8x7b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "16",

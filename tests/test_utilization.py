@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from face import explained
+from face import told
 
 LLAMA = {"hardware": "h100-sxm", "model": "llama-3-8b"}
 SPLIT = {"gpus": 64, "tp": 8, "cp": 8, "global_batch": 64, "seq_len": "128K"}
@@ -11,7 +11,7 @@ PEAK = 989.4e12
 
 
 def step(**more):
-    return explained({**LLAMA, "set": {**SPLIT, **more}})
+    return told({**LLAMA, "set": {**SPLIT, **more}})
 
 
 def notes_of(**more):

@@ -54,6 +54,7 @@ def test_a_group_is_judged_by_what_the_others_ask_for(monkeypatch):
     assert 0.1 < np.mean(errors) < 0.95 / 0.75 - 1  # the whole of it but for what is no GEMM
 
 
+@pytest.mark.slow
 def test_a_constant_that_no_other_run_tells_is_what_it_would_be_unseen(monkeypatch):
     (tells,) = (one for one in CONSTANTS if one.name == "sustained of MI250X")
     monkeypatch.setattr(refit, "CONSTANTS", (tells,))
@@ -71,6 +72,7 @@ def test_the_order_and_the_cost_of_a_choice():
     assert one.apart.max() == pytest.approx(np.log(1.2) - np.log(1.3 / 1.3))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("gap", [0.01, 0.05, 0.2])
 def test_the_order_that_noise_leaves_of_two_layouts(gap):
     """Two measurements a gap apart swap where their noise, of twice the variance, is more: 2 Phi(z) - 1 is kept."""

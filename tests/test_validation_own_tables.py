@@ -103,6 +103,7 @@ def test_runs_on_another_device_are_not_calibrated_on(compcomm, table, device, e
     assert "remove the row" in err
 
 
+@pytest.mark.slow
 def test_a_cluster_and_a_profile_of_ones_own_are_their_device(compcomm, table):
     runs = table(ROW)
     assert compcomm("calibrate", "--runs", runs, "--extends", "h100", "-o", "mine.yaml")[0] == 0
@@ -237,17 +238,26 @@ BAD = [
 ]  # fmt: skip
 
 
+COMMANDS = [("validate",), ("calibrate", "--extends", "h100")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("old", "new", "words"), BAD)
-def test_a_run_that_cannot_be_predicted_is_said_with_its_line(compcomm, table, old, new, words):
-    for command in (("validate",), ("calibrate", "--extends", "h100")):
-        code, _, err = compcomm(*command, "--runs", table(ROW.replace(old, new)))
-        assert code == 2
-        assert f"runs.csv:2: {words}" in err
-        # beside one that can, on another device: rules are of all machines of a table
-        others = (ROW, ROW.replace("h100", "b200") if command[0] == "validate" else ROW)
-        code, _, err = compcomm(*command, "--runs", table(*others, ROW.replace(old, new)))
-        assert code == 0
-        assert f"runs.csv:4: {words}" in err
+def test_a_run_that_cannot_be_predicted_is_said_with_its_line(compcomm, table, command, old, new, words):
+    code, _, err = compcomm(*command, "--runs", table(ROW.replace(old, new)))
+    assert code == 2
+    assert f"runs.csv:2: {words}" in err
+
+
+@pytest.mark.a_third
+@pytest.mark.parametrize("command", [COMMANDS[0], pytest.param(COMMANDS[1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("old", "new", "words"), BAD)
+def test_beside_a_run_that_can_be_predicted_one_that_cannot_is_said(compcomm, table, command, old, new, words):
+    """The other is on another device: rules are of all machines of a table."""
+    others = (ROW, ROW.replace("h100", "b200") if command[0] == "validate" else ROW)
+    code, _, err = compcomm(*command, "--runs", table(*others, ROW.replace(old, new)))
+    assert code == 0
+    assert f"runs.csv:4: {words}" in err
 
 
 def test_a_machine_of_no_profile_is_said_with_the_nearest(compcomm, table):
@@ -275,6 +285,7 @@ def test_an_error_of_five_is_asked_back(compcomm, table):
     assert ends == [1, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_runs_that_are_all_left_out_are_said_to_be(compcomm):
     """Every run of the shipped table on an MI300X is set aside, for what its source says."""
     mine = [one for one in read_runs() if "MI300X" in one["gpu"]]
@@ -299,6 +310,7 @@ def test_a_run_that_a_filter_leaves_out_is_not_unknown(compcomm):
 # -- standard input, and what is written ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_table_may_come_by_standard_input(compcomm, table, monkeypatch):
     """As ``explain -`` reads a study."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from face import explained
 
 from comp_comm.calibration.readers.comms_logger import looks_like, read_summary
 from comp_comm.cli.main import run
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.volume import distribution, volume, volume_over
 
 # The 13B model of the paper's settings: 40 layers, H 5120, vocabulary padded to 50304, rotary, untied.
@@ -60,7 +60,7 @@ def test_zero_moves_what_the_paper_says(steps):
     {"experts": 8, "top_k": 2, "ep": 4, "moe_ffn_hidden": 1024},
 ])  # fmt: skip
 def test_totals_are_those_of_explain_to_the_byte(more):
-    found, step = volume(of(**more)), explain(of(**more))
+    found, step = volume(of(**more)), explained(of(**more))
     for group, sums in step["comm"].items():
         for name in ("message_bytes", "volume_bytes", "wire_bytes", "calls"):
             assert found["groups"][group][name] == sums[name]
@@ -131,6 +131,7 @@ def test_measured_stands_beside_predicted(tmp_path, capsys):
     assert path.read_text() == LOG
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "json", "jsonl"])
 @pytest.mark.parametrize("study", [["llama-step"], ["demystifying"], ["llama-step", "--tp", "[4, 8]"]])
 def test_every_format(form, study, capsys):

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from comp_comm.calibration.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibration.measuring.run import FILES, collective_rows, measure_kernels, table_text
 from comp_comm.calibration.measuring.together import measure_together
-from comp_comm.cli import help_text, values
+from comp_comm.cli import help_text, options, values
 from comp_comm.cli.given_twice import flag_of
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
@@ -60,6 +60,8 @@ def command(path: str, collectives: bool, quiet: bool, **given: Any) -> int:
     """
     ctx = click.get_current_context()
     said = [each for each in ctx.command.params if ctx.get_parameter_source(str(each.name)) is COMMAND_LINE]
+    for flag in ("seconds", "busy"):  # a range of click holds NaN
+        options.check_finite(f"--{flag}", [given[flag]])
     _check({str(each.name): flag_of(each) for each in said}, collectives, given)
     output.check_folder(path)
     if collectives:

@@ -37,8 +37,9 @@ def command() -> None:
 def list_command(word: str | None, path: str | None, form: str | None) -> int:
     """List the catalogue: parameters, those a token uses, and dimensions. With WORD only models whose name has it."""
     form = options.prepare(form, path)
-    rows = [_row(load_model(name)) for name in catalogue.names("model")]
-    rows = values.with_word(rows, word, ("name", "title"))
+    models = [load_model(name) for name in catalogue.names("model")]
+    named = [{"name": model.name, "title": model.title, "model": model} for model in models]
+    rows = [_row(each["model"]) for each in values.with_word(named, word, ("name", "title"))]
     meta = basic_meta("models list")
     if form in machine.WRITERS:
         return options.write(path, lambda out: write_answer(out, form, rows, meta))
@@ -118,7 +119,7 @@ def _is_shown(row: Record) -> bool:
 
 def _cell(row: Record) -> str:
     value = row["value"]
-    return f"{value:,}" if row["given"] is None and row["key"] != "year" else str(value)
+    return f"{value:,.0f}" if row["given"] is None and row["key"] != "year" else str(value)
 
 
 def _remark(row: Record) -> str:

@@ -99,7 +99,7 @@ def interval_words(span: Record) -> str:
              f"{span['words']} ('{span['shown_by']}' shows them)")  # fmt: skip
     if not span["later"]:
         return words
-    return (f"{words}; of {span['later']} found later, of other stacks and networks, {span['later_held']} were "
+    return (f"{words}; of {span['later']} found later, of other stacks and networks, {span['later_held']} were within "
             "('compcomm validate --later')")  # fmt: skip
 
 

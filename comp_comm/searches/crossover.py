@@ -95,10 +95,12 @@ def crossover_of(text: str) -> Crossover:
     except ValueError:
         value = float("inf")
     column = OBJECTIVES[column].column if column in OBJECTIVES and not OBJECTIVES[column].needs else column
-    if len(kinds) > 2 or not equals or not abs(value) < float("inf"):
+    if len(kinds) > 2 or not column or not equals or not abs(value) < float("inf"):
         raise ConfigError(f"{FORM}, not '{text}'")
     if value > 1 and column.endswith(SHARES):
         raise ConfigError(f"--crossover: {column} is a share, at most 1, not {value:g}: write 30% or 0.3")
+    if value < 0 and column.endswith(SHARES):
+        raise ConfigError(f"--crossover: {column} is a share, at least 0, not {value:g}")
     return Crossover(text, column, value)
 
 

@@ -81,6 +81,9 @@ def trained_steps() -> Steps:
     >>> steps = trained_steps()
     >>> len(steps.points), len(steps.left_out)
     (50, 62)
+    >>> visible = steps.columns["visible_comm_fraction"]  # in between, as some of it overlapped
+    >>> bool((steps.all_overlapped < visible).any()), bool((visible < steps.none_overlapped).any())
+    (True, True)
     """
     listed = Models.read()
     known = listed.with_layout + Models.recipes()

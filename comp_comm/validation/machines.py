@@ -33,6 +33,9 @@ NETWORKS = (
 # A100 left their nodes by one of four adapters of 100 Gb/s, and had 40.5 Gb/s of bus bandwidth (bigscience,
 # experiments/bandwidth/all_reduce_bench-a100-n4.txt, NCCL 2.10 over verbs: no plugin of the vendor).
 OMNI_PATH = 0.405 / 0.9
+# Boards whose clocks, memory and links are not those of the module of the same name.
+OTHER_BOARD = r"pcie|nvl(?!ink)"
+GIVE = "give one in the column 'machine' (a name of 'compcomm hardware list', or a path)"
 NODE = 8  # devices of a node, where a run does not say
 RACK = 16  # a domain of more devices than this is a rack's, whatever a host holds of it
 ADAPTERS = "network.scale-out.bandwidth"
@@ -84,11 +87,12 @@ def device_profile(name: str) -> str:
         match = re.search(pattern, lower)
         if match:
             reference = profile or re.sub(r"(gaudi|trainium) ?-?", r"\1", re.sub(r"tpu ?-?", "tpu-", match[0]))
+            if "sxm" in reference and re.search(OTHER_BOARD, lower):
+                raise ValueError(f"no profile for '{name}', another board than {reference}: {GIVE}")
             if reference in known:
                 return reference
     guess = nearest(lower, known) or nearest(lower, catalogue.short_names())
-    raise ValueError(f"no profile for '{name}'{guess or ':'} {'G' if guess else 'g'}ive one in the column 'machine' "
-                     "(a name of 'compcomm hardware list', or a path)")  # fmt: skip
+    raise ValueError(f"no profile for '{name}'{guess or ':'} {GIVE.capitalize() if guess else GIVE}")
 
 
 def is_of_device(machine: Profile, profile: Profile) -> bool:

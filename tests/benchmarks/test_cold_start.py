@@ -43,14 +43,14 @@ def test_cold_start(name, pytestconfig):
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
     (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
-    (["explain", "llama-step"], {"numpy.ma", "matplotlib", "difflib",
-                                 "comp_comm.searches", "comp_comm.trends", "comp_comm.validation",
-                                 "comp_comm.reproduce", "comp_comm.calibration", "comp_comm.configs.importers",
-                                 "comp_comm.configs.exporters", "comp_comm.costmodels.amped",
-                                 "comp_comm.costmodels.foundation_models", "comp_comm.costmodels.timeline",
-                                 "comp_comm.sweeps.result"}),
-    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends",
-                                                 "comp_comm.searches.parallel", "comp_comm.searches.crossover"}),
+    pytest.param(
+        ["explain", "llama-step"],
+        {"numpy.ma", "matplotlib", "difflib", "comp_comm.searches", "comp_comm.trends", "comp_comm.validation",
+         "comp_comm.reproduce", "comp_comm.calibration", "comp_comm.configs.importers", "comp_comm.configs.exporters",
+         "comp_comm.costmodels.amped", "comp_comm.costmodels.foundation_models", "comp_comm.costmodels.timeline",
+         "comp_comm.sweeps.result"}, marks=pytest.mark.slow),
+    pytest.param(["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends",
+                  "comp_comm.searches.parallel", "comp_comm.searches.crossover"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
     code = f"import sys; from comp_comm.cli.main import run; run({arguments!r}); print(*sys.modules)"

@@ -69,11 +69,13 @@ def measured(benchmark, function, *arguments):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_engine(benchmark):
     np.testing.assert_allclose(measured(benchmark, engine), by_hand(), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_hand_written_loop(benchmark):
     assert measured(benchmark, by_hand).size == TOP
@@ -87,6 +89,7 @@ def test_engine_with_other_timings(benchmark, case):
     assert measured(benchmark, engine, *case).size == TOP
 
 
+@pytest.mark.slow
 def test_peak_memory_of_a_ranking_is_small():
     """10^8 points are ranked in the memory of their blocks; 500 MiB is the promise, the grid itself would be 800 MB."""
     tracemalloc.start()

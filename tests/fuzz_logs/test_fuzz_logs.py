@@ -137,7 +137,7 @@ def file(tmp_path):
 
 
 @given(mutated(), WAYS)
-@settings(**FEW)
+@settings(**{**FEW, "max_examples": 50})
 def test_a_few_mutated_logs(file, text, how):
     read_anything(file(packed(text, how)))
 
@@ -211,7 +211,7 @@ def run_anything(capfd, path, out):
 
 
 @given(mutated(), WAYS)
-@settings(**{**FEW, "max_examples": 25})
+@settings(**{**FEW, "max_examples": 8})
 def test_a_few_commands_on_mutated_logs(file, tmp_path, capfd, text, how):
     run_anything(capfd, file(packed(text, how)), str(tmp_path / "out.csv"))
 
