@@ -45,12 +45,17 @@ def written_out(layers, block):
 
 @pytest.mark.parametrize(("layers", "block"), [(8, 3), (8, 1), (6, 3), (7, 12), (93, 12)])
 def test_sources_are_those_that_the_code_goes_through(layers, block):
-    """Each is read, and a sum is written; the first layer's attention has its input as it is."""
+    """Each is read, and a sum is written; the first layer's attention has its input as it is. Backward the gradient of
+    a sum is read, each source again, and the sum of that one's gradients is read and written."""
     sums, last = written_out(layers, block)
-    found = forward("attention residuals", layers=layers, attn_res_block=block)
-    moved = sum(each["calls"] * each["hbm_bytes"] for each in found)
-    numbers = sum(each + 1 for each in sums) + 1 + last + 1  # one more is written: of the first layer
-    assert moved == pytest.approx(2 * TOKENS * H * numbers)
+    written = len(sums) + 1 + 1  # one more is written: of the first layer
+    for phase, times in (("forward", 1), ("backward", 3)):
+        moved = sum(
+            each["calls"] * each["hbm_bytes"]
+            for each in explained(study(layers=layers, attn_res_block=block))["operations"]
+            if each["operation"] == "attention residuals" and each["phase"] == phase
+        )
+        assert moved == pytest.approx(2 * TOKENS * H * (times * (sum(sums) + last) + written))
 
 
 @pytest.mark.parametrize("tp", [1, 4])
@@ -96,6 +101,11 @@ def test_a_gate_on_latent_attention_is_projected_by_heads(tp):
     assert held(**gate)["activations"] - held(**none)["activations"] == pytest.approx(8 * 2 * 2 * TOKENS * 8 * 48 / tp)
     gathered = forward("gate input all-gather", **gate)
     assert [each["message_bytes"] for each in gathered] == [2 * TOKENS * H] * (tp > 1)
+    # Backward the input is gathered again, for the gradient of the weights, and its own gradient is scattered.
+    back = [(op["operation"], op["message_bytes"]) for op in explained(study(**gate))["operations"]
+            if op["operation"].startswith("gate input") and op["phase"] == "backward" and op["calls"]]  # fmt: skip
+    both = ("gate input all-gather", "gate input gradient reduce-scatter")
+    assert back == [(name, 2 * TOKENS * H) for name in both] * (tp > 1)
 
 
 def test_a_norm_of_what_experts_make_of_a_latent():
@@ -103,8 +113,9 @@ def test_a_norm_of_what_experts_make_of_a_latent():
     counts = [row_of(study(**each), ["parameters"])["parameters"] for each in (normed, plain)]
     assert counts[0] - counts[1] == 8 * 128
     assert held(**normed)["activations"] - held(**plain)["activations"] == 8 * 2 * TOKENS * 128
-    (norm,) = forward("experts' latent norm", **normed)
-    assert norm["hbm_bytes"] == 2 * 2 * TOKENS * 128
+    moved = {op["phase"]: op["hbm_bytes"] for op in explained(study(**normed))["operations"]
+             if op["operation"] == "experts' latent norm"}  # fmt: skip
+    assert moved == {"forward": 2 * 2 * TOKENS * 128, "backward": 1.5 * 2 * 2 * TOKENS * 128}
 
 
 def k3():

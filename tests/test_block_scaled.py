@@ -9,9 +9,11 @@ import pytest
 
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.formulas.block_scaled import block_scaled_flops, chosen_columns
+from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.kernel_choices import Recipe
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.quantising import Quantising
 
 
 def tried(rows, columns, wave):
@@ -22,6 +24,13 @@ def tried(rows, columns, wave):
         key = (math.ceil(tiles / wave), -(tiles % wave or wave), wide)
         best = min(best, key) if best else key
     return best[2]
+
+
+def test_casts_of_four_bits_read_a_number_twice_and_write_it_twice_with_its_scales():
+    """16 bits read for rows, and again for columns; written half a byte, and a byte of scale for 16 numbers."""
+    hardware = Hardware(1.0, 1.0, 1e12, (), Timing())
+    found = Quantising(hardware, np.asarray(int(Recipe.NVFP4))).seconds(1e9)
+    assert float(found) == pytest.approx(5e-6 + 1e9 * 2 * (2 + 0.5 + 1 / 16) / 0.44e12)
 
 
 @pytest.mark.parametrize("wave", [132, 78, 7])

@@ -181,6 +181,37 @@ def test_a_shared_block_stands_before_mamba_1_too():
     assert len(of_block[0][1]) > 5
 
 
+def test_a_shared_block_under_tensor_parallelism():
+    """What comes out is projected of each device's own tokens; the embedding is an input to gather beside the layer's,
+    again for the gradients of weights, and its own gradient is summed."""
+    point = {**MIXER, "tied": "on", **KINDS["S"], "layers": 3, "layer_pattern": "SSY", "tp": 2, "gpus": 2}
+    record = explained(study(**point))
+    (output,) = forward(record, "shared block output")
+    assert output["flops"] == 2 * 2048 * 1024 * 1024
+    for sp, calls in (
+        (
+            "on",
+            {("all-gather", "forward"): 1, ("all-gather", "backward"): 1, ("gradient reduce-scatter", "backward"): 1},
+        ),
+        ("off", {("gradient all-reduce", "backward"): 1}),
+    ):
+        record = explained(study(**point, sp=sp))
+        name = "embedding beside "
+        beside = [op for op in record["operations"] if op["operation"].startswith(name) and op["calls"]]
+        each = forward(record, "shared block output")[0]["calls"]
+        assert {(op["operation"].removeprefix(name), op["phase"]): op["calls"] / each for op in beside} == calls
+        assert {op["message_bytes"] for op in beside} == {2 * 4096 * 1024}
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_what_a_shared_block_keeps_by_hand(tp):
+    """Of a token: 2 H numbers before their norm and after; Q, K, V and output of 16 heads of 128; H before a norm and
+    after, three of the network's width, and the input of the projection."""
+    point = {**MIXER, "tied": "on", "gated": "on", **KINDS["S"], "head_dim": 128, "layers": 3, "tp": tp, "gpus": tp}
+    shared, plain = (memory_of(study(**point, layer_pattern=pattern))["activations"] for pattern in ("SSY", "SSS"))
+    assert shared - plain == 2 * 4096 * (2 * 2 * 1024 + 4 * 16 * 128 + 2 * 1024 + 3 * 4096 + 1024) / tp
+
+
 def test_what_mamba_2_keeps_by_hand():
     """Of a token: two inputs of norms and blocks, 6176 projected, 2 x 2048 scanned and normed; the network."""
     fields = {**MIXER, **SIZES, "gpus": 1}
@@ -282,6 +313,11 @@ def test_gates_of_full_rank_and_a_gate_of_each_latent_head():
     assert gated["parameters"] - without["parameters"] == 2 * 1024 * 16
     (gate,) = forward(gated, "attention gate projection")
     assert gate["flops"] == 2 * 4096 * 1024 * 16
+    # Under sequence parallelism a device makes those of its own tokens, which are gathered with the latents.
+    split = explained(study(**latent | {"attention_gate": "headwise", "tp": 2, "gpus": 2}))
+    assert forward(split, "attention gate projection")[0]["flops"] == 2 * 2048 * 1024 * 16
+    (sent,) = forward(split, "latent all-gather")
+    assert sent["message_bytes"] == 2 * 4096 * (1024 + 128 + 16 + 16)  # queries are not compressed
 
 
 def test_attention_beside_mamba_is_both_with_one_sum():

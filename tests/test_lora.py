@@ -97,6 +97,17 @@ def test_what_is_sent_of_adapters():
     assert [op["phase"] for op in sums] == ["backward", "forward"]  # its input is split, or its output
 
 
+@pytest.mark.parametrize("targets", ["q_proj", "q_proj+o_proj", "all"])
+def test_gradients_over_tp_are_of_matrices_that_see_a_part_of_the_tokens(targets):
+    # Norms are frozen; up from what is scattered along the sequence goes r by H, of o_proj and down_proj.
+    many = {"q_proj": 0, "q_proj+o_proj": 1, "all": 2}[targets]
+    size = 2 * many * RANK * H
+    once, kept = (messages("tp", tp=2, targets=targets, sequence_inputs=word).get("partial gradients all-reduce")
+                  for word in ("again", "kept"))  # fmt: skip
+    assert (once["message_bytes"] if once else 0) == LAYERS * size
+    assert (kept["message_bytes"] * kept["calls"] if kept else 0) == LAYERS * size * (8 / 4 if many else 1)
+
+
 def test_what_tp_splits_of_adapters():
     # Of q_proj the outputs: its matrix down is whole, of all tokens. Of o_proj the inputs: what is summed is scattered
     # along the sequence, and goes up as each device's own tokens.

@@ -49,6 +49,9 @@ def test_it_is_a_product_of_one_column_and_a_product_of_numbers():
     operations = {each["operation"]: each for each in explained(study())["operations"] if each["phase"] == "forward"}
     assert operations["shared expert gate"]["flops"] == 2 * TOKENS * H
     assert operations["shared expert gating"]["hbm_bytes"] == 2 * 2 * TOKENS * H
+    (backward,) = (each for each in explained(study())["operations"]
+                   if each["operation"] == "shared expert gating" and each["phase"] == "backward")  # fmt: skip
+    assert backward["hbm_bytes"] == 1.5 * 2 * 2 * TOKENS * H
     assert row_of(study(), ["step_s"])["step_s"] > row_of(study("off"), ["step_s"])["step_s"]
 
 

@@ -366,6 +366,73 @@ def test_gradients_of_norms_are_summed_over_tensor_parallelism():
     assert half == ("tp", 4, 1, 2 * (held - 4 * 6 * h))  # the last stage has most
 
 
+MLA = {"heads": 16, "head_dim": 64, "v_head_dim": 64, "rope_head_dim": 32, "q_lora_rank": 96, "kv_lora_rank": 128}
+MIXER = {"ssm_heads": 2048, "ssm_state": 16, "ssm_dt_rank": 32, "ssm_groups": 4, "ssm_norm": "off", "head_dim": 128,
+         "heads": 16, "layer_pattern": "SYSYSYSY"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "alike"),
+    [
+        ({"norm": "rmsnorm"}, 17 * 1024),
+        ({"norm": "rmsnorm", "attn_res_block": 3}, 17 * 1024 + 2 * 17 * 1024),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "headwise"}, 17 * 1024 + 8 * (1024 * (96 + 160 + 16) + 96 + 128)),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "on"}, 17 * 1024 + 8 * (1024 * (96 + 160) + 96 + 128)),
+        (
+            {
+                **MOE,
+                "ep": 4,
+                "etp": 1,
+                "moe_latent_hidden": 128,
+                "moe_latent_norm": "on",
+                "shared_expert_gate": "on",
+                "shared_experts": 1,
+            },
+            17 * 1024 + 8 * (1024 * (16 + 1 + 2 * 128) + 128),
+        ),
+        ({**MIXER, "norm": "rmsnorm"}, (8 + 1 + 3) * 1024 + 4 * 1024**2),
+        ({"norm": "rmsnorm", "mtp_layers": 1}, (17 + 2 + 3) * 1024 + 2 * 1024**2),
+    ],
+)
+def test_gradients_that_are_summed_are_of_all_parameters_that_tensor_parallelism_does_not_split(what, alike):
+    """A device of TP n holds R + S / n parameters, so that R is twice those of 4 devices without those of 2."""
+    point = {
+        **MODEL,
+        "vocab": 1024,
+        "bias": "off",
+        "vocab_multiple": 1,
+        "position": "none",
+        "zero": 0,
+        "gpus": 4,
+        "sp": "on",
+        **what,
+    }
+    held = [
+        explained({"hardware": "h100-sxm", "set": {**point, "tp": tp}})["memory"]["weights_bytes"] / 2 for tp in (2, 4)
+    ]
+    of_experts = 8 * 4 * 2 * 128 * 256 if "experts" in what else 0  # which EP shares out, and TP leaves whole
+    assert 2 * held[1] - held[0] - of_experts == alike
+    assert small(**{**point, "tp": 4})["partial gradients all-reduce"][3] == 2 * alike
+
+
+@pytest.mark.parametrize(
+    ("what", "tensors", "alike"),
+    [
+        ({"norm": "rmsnorm", "attn_res_block": 3}, 3 * 17, 3 * 17 * 1024),
+        ({**MLA, "norm": "rmsnorm", "attention_gate": "headwise"}, 17 + 8 * 5,
+         17 * 1024 + 8 * (1024 * (96 + 160 + 16) + 96 + 128)),
+        ({**MOE, "ep": 4, "etp": 1, "moe_latent_hidden": 128, "moe_latent_norm": "on", "shared_experts": 1},
+         17 + 8 * 4, 17 * 1024 + 8 * (1024 * (16 + 2 * 128) + 128)),
+    ],
+)  # fmt: skip
+def test_dtensor_sums_them_a_tensor_each(what, tensors, alike):
+    point = {**MODEL, "bias": "off", "position": "none", "gpus": 4, "tp": 4, "sp": "on", **what, "vocab": 1024}
+    record = explained({"hardware": "h100-sxm", "set": {**point, "sequence_inputs": "kept", "accumulation": 3}})
+    sums = [op for op in record["operations"] if op["operation"] == "partial gradients all-reduce"]
+    assert sum(op["calls"] for op in sums) == 3 * tensors
+    assert sum(op["calls"] * op["message_bytes"] for op in sums) == pytest.approx(3 * 2 * alike)
+
+
 def test_counts_of_tokens_are_summed_for_a_loss_or_for_a_bias():
     point = {**MOE, "tp": 2, "cp": 2, "dp": 4, "ep": 4, "etp": 1, "accumulation": 3}
     found = small(**point)

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.torus import torus_axes, torus_exchange_share, torus_hops
@@ -71,6 +72,46 @@ def test_hops_of_a_gather_are_half_of_each_axis():
     hardware = Hardware(1, 1, 1, (Tier(4096, np.inf, 1e-6, 1.0, axes=3.0, side=4.0),), Timing(collective_latency=0.0))
     assert float(collective_seconds(hardware, "all_gather", 1.0, Group(64))) == pytest.approx(6e-6)
     assert torus_hops([8, 64, 64], [1, 3, 1]).tolist() == pytest.approx([4, 6, 32])
+
+
+SLICE, HOP, ENTRY = 64, 1e-6, 20e-6  # of 4 x 4 x 4 chips
+
+
+def slices(each, out, hop=HOP):
+    """Cubes of ``each`` chips, joined by links of ``out`` bytes/s a chip, as TPUs' slices are by a data centre's."""
+    tiers = (Tier(each, 6 * LINK, hop, 1.0, axes=3.0, side=4.0), Tier(np.inf, out, 5 * hop, 1.0, entry_latency=ENTRY))
+    return Hardware(1, 1, 1, tiers, Timing(collective_latency=0.0, own_shard=0.0))
+
+
+def overlapped(latency, transfer):
+    return latency + transfer + np.sqrt(latency * transfer)
+
+
+@pytest.mark.parametrize("out", [1e9, 1e12])
+def test_slices_of_a_torus_gather_at_the_pace_of_the_slowest_link(out):
+    """The ring goes through both cubes along three axes, then by the links of all 64 chips to the other cube."""
+    found = collective_seconds(slices(SLICE, out), "all_gather", MESSAGE, Group(2 * SLICE))
+    moving = MESSAGE * 127 / 128 / min(3 * 2 * LINK, SLICE * out)
+    assert float(found) == pytest.approx(overlapped(ENTRY + 2 * 6 * HOP + 5 * HOP, moving))
+
+
+def test_slices_of_a_torus_reduce_in_three_legs():
+    """Scattered in a cube, summed between two of them a 64th each, and gathered in the cube."""
+    found = collective_seconds(
+        slices(SLICE, 1e9), "all_reduce", MESSAGE, Group(2 * SLICE), int(CollectiveAlgorithm.HIERARCHICAL)
+    )
+    inside = overlapped(6 * HOP, MESSAGE * 63 / 64 / (3 * 2 * LINK))
+    assert float(found) == pytest.approx(2 * inside + overlapped(ENTRY + 2 * 5 * HOP, MESSAGE / SLICE / 1e9))
+
+
+@pytest.mark.parametrize(("each", "out"), [(64, 1e12), (4096, 1e12), (4096, 1e9)])
+def test_an_all_to_all_of_slices_crosses_the_middle_of_each_with_its_part(each, out):
+    """Of two slices half of a message stays inside, and crosses the middle of 16 x 16 x 16 at 4 times its size."""
+    found = collective_seconds(slices(each, out, 0.0), "all_to_all", MESSAGE, Group(2 * each))
+    n = 2 * each
+    inside = max(0.5 * each ** (1 / 3) / 4, (n - 1) / n) / (2 * LINK)
+    moving = MESSAGE * max(inside, 0.5 / out)
+    assert float(found) == pytest.approx(overlapped(ENTRY, moving))
 
 
 def test_a_group_with_others_between_its_members_fills_what_they_leave():

@@ -15,7 +15,7 @@ import numpy as np
 from comp_comm.choices import Recompute
 from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, minimum, somewhere, to_float
 from comp_comm.layers.attention import SelfAttention
-from comp_comm.layers.block import Block
+from comp_comm.layers.block import Block, TpReplicated
 from comp_comm.layers.expert_tokens import expert_hidden, expert_tokens, local_experts
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.feed_forward import FeedForward
@@ -187,6 +187,13 @@ def adapter_parameters(c: Context, block: Block, of_experts: bool = False) -> Ar
     rank = to_float(c.t.lora_rank) * (local_experts(c) if of_experts else 1.0)
     return add_up(each.present * rank * (to_float(each.inputs) + each.outputs) for each in adapters(c, block)
                   if each.of_experts is of_experts)  # fmt: skip
+
+
+def replicated_adapters(c: Context, block: Block) -> TpReplicated:
+    """Return the matrices up from inputs that TP splits: under sequence parallelism they see a device's own tokens."""
+    whole = [each for each in adapters(c, block) if each.row_split and not each.of_experts]
+    size = add_up(each.present * to_float(c.t.lora_rank) * to_float(each.outputs) for each in whole)
+    return TpReplicated(size, add_up(each.present for each in whole))
 
 
 def adapter_activations(c: Context, block: Block) -> Array:

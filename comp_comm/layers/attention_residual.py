@@ -85,7 +85,12 @@ def _summed(c: Context, there: Array, read: Array, written: float) -> Elementwis
 
 def residual_parameters(c: Context, sums: float) -> Array:
     """Return the parameters of so many weighted sums: on every device of TP."""
-    return PARAMETERS * sums * to_float(c.t.hidden) * (to_float(c.t.attn_res_block) > 0)
+    return residual_tensors(c, sums) * to_float(c.t.hidden)
+
+
+def residual_tensors(c: Context, sums: float) -> Array:
+    """Return how many tensors of hidden numbers those are."""
+    return to_float(PARAMETERS * sums * (to_float(c.t.attn_res_block) > 0))
 
 
 def residual_bytes(c: Context, sums: float) -> Array:

@@ -20,12 +20,13 @@ from comp_comm.layers.adapters import (
     adapter_parameters,
     down_unread,
     input_unread,
+    replicated_adapters,
 )
 from comp_comm.layers.attention_residual import (
-    PARAMETERS,
     residual_bytes,
     residual_operations,
     residual_parameters,
+    residual_tensors,
 )
 from comp_comm.layers.block import (
     MASK,
@@ -132,7 +133,13 @@ class LayerKind:
         )
 
     def tp_replicated(self, c: Context) -> TpReplicated:
-        """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
+        """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks.
+
+        Where these are frozen, those of adapters.
+        """
+        if c.frozen:
+            sizes = zip(*(replicated_adapters(c, block) for block in self.blocks), strict=True)
+            return TpReplicated(*(add_up(each) for each in sizes))
         parts = [block.tp_replicated(c) for block in self.blocks]
         tensors = self._own_tensors(c)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
@@ -241,7 +248,7 @@ class LayerKind:
     def _own_tensors(self, c: Context) -> Array:
         """Return how many tensors of hidden numbers are beside the blocks: of norms, and of attention residuals."""
         norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
-        return to_float(norms + PARAMETERS * self._residuals * (to_float(c.t.attn_res_block) > 0))
+        return to_float(norms + residual_tensors(c, self._residuals))
 
     def _input_size(self, c: Context) -> Array:
         """Return the bytes of a number that is kept of a block's input, of all blocks in the mean."""

@@ -137,10 +137,11 @@ class LatentAttention(SelfAttention):
         return LayerParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
     def tp_replicated(self, c: Context) -> TpReplicated:
-        """Return the projections down, and the norms of what they compress to."""
+        """Return the projections down with the norms of what they compress to, and that to a gate of each head."""
         h, q_rank, kv_rank = to_float(c.t.hidden), to_float(c.t.q_lora_rank), to_float(c.t.kv_lora_rank)
-        down = (h + 1) * (q_rank + kv_rank) + h * c.t.rope_head_dim
-        return TpReplicated(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
+        gates = _all_gates(c)
+        down = (h + 1) * (q_rank + kv_rank) + h * (to_float(c.t.rope_head_dim) + gates)
+        return TpReplicated(down, to_float(2.0 + 2.0 * (q_rank > 0) + (gates > 0)))
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, and the norms of what they compress to."""

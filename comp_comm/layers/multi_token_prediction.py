@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from comp_comm.choices import Norm
-from comp_comm.formulas.arrays import Numeric, to_float
-from comp_comm.layers.block import Block, LayerParameters, SavedActivations
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations, TpReplicated
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -32,6 +32,14 @@ class PredictionProjection(Block):
         """Return the projection and its norms."""
         h = to_float(c.t.hidden)
         return LayerParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
+
+    def tp_replicated(self, c: Context) -> TpReplicated:
+        """Return all of them."""
+        return TpReplicated(self.parameters(c).dense, self.tensors(c))
+
+    def tensors(self, c: Context) -> Array:
+        """Return the projection and the norms."""
+        return 1.0 + NORMS * Norm.look_up("weights", c.t.norm)
 
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return the inputs of both norms, and the two hidden states side by side."""

@@ -14,7 +14,7 @@ from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layer_pattern import SHARED, count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes
-from comp_comm.layers.block import Block, LayerParameters, SavedActivations, mlp_parameters
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations, TpReplicated, mlp_parameters
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.layers.module import Module
@@ -130,6 +130,10 @@ class SharedNetwork(Block):
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
         return LayerParameters(h * h + rank * (h + columns))
 
+    def tp_replicated(self, c: Context) -> TpReplicated:
+        """Return the projection of what comes out: a device has it whole, for its own tokens."""
+        return TpReplicated(to_float(c.t.hidden) ** 2, to_float(1.0))
+
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return its input before and after its norm, what the network keeps, and the input of the projection."""
         around = c.split_tokens * c.t.hidden * (c.formats.activation + 2 * c.operand_kept)
@@ -151,12 +155,22 @@ def shared_parameters(c: Context) -> Array:
 
     A block's are 2 H (a + 2 kv) d + a d H of attention, those of its network, and norms of 3 H numbers.
     """
-    if not c.t.layer_pattern.given:
-        return to_float(0.0)
-    there = to_float(count_of(c.t.layer_pattern, SHARED) > 0)
-    if not any_of(there):
-        return to_float(0.0)
+    blocks = _blocks(c)
+    if not any_of(blocks):
+        return blocks
     h = to_float(c.t.hidden)
     attention = 2 * h * qkv_columns(c) + c.heads * c.t.v_head_dim * h
     network = mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp)
-    return there * to_float(c.t.shared_blocks) * (attention + network + 3 * h * Norm.look_up("weights", c.t.norm))
+    return blocks * (attention + network) + shared_norms(c)
+
+
+def shared_norms(c: Context) -> Array:
+    """Return the parameters of the norms of all shared blocks, alike on every device of TP."""
+    return _blocks(c) * 3 * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
+
+
+def _blocks(c: Context) -> Array:
+    """Return how many blocks layers share: 0 where no layer has one."""
+    if not c.t.layer_pattern.given:
+        return to_float(0.0)
+    return (count_of(c.t.layer_pattern, SHARED) > 0) * to_float(c.t.shared_blocks)

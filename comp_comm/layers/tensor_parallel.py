@@ -7,6 +7,7 @@ import numpy as np
 from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.kernel_choices import CrossEntropy
+from comp_comm.layers.attention_residual import residual_tensors
 from comp_comm.layers.block import TpReplicated
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, SequenceGather
@@ -145,6 +146,6 @@ def head_collectives(c: Context) -> list[Collective]:
         backward_count=none,
         group=c.tp_group,
     )
-    weights = Norm.look_up("weights", c.t.norm)
-    norm = TpReplicated(to_float(weights * c.t.hidden), weights)
-    return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]
+    tensors = Norm.look_up("weights", c.t.norm) + residual_tensors(c, 1.0)
+    norm = TpReplicated(to_float(tensors * c.t.hidden), tensors)
+    return [*collectives, loss, *([] if c.frozen else partial_gradients(c, norm, to_float(times > 0)))]

@@ -23,9 +23,12 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.group import Group
+from comp_comm.layers.attention_residual import residual_tensors
 from comp_comm.layers.context_parallel import FP32
+from comp_comm.layers.ends import end_parameters
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.shared_block import shared_norms
 from comp_comm.layers.tensor_parallel import PARTIAL
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
@@ -77,7 +80,8 @@ def partial_gradients(work: Work) -> list[Collective]:
     """Return the all-reduce over TP of gradients that each of its devices has made of its part of the sequence.
 
     Megatron-LM sums them in one message, when all micro-batches are done (`_allreduce_layernorm_grads`): of norms,
-    biases after a reduction, routers, projections down to latents. PyTorch's DTensor does so layer by layer.
+    biases after a reduction, routers, projections down to latents, queries of attention residuals, what a shared block
+    makes projected. PyTorch's DTensor does so layer by layer.
     """
     c = work.context
     layout = c.layout
@@ -85,11 +89,13 @@ def partial_gradients(work: Work) -> list[Collective]:
     split = to_float(apart * to_float(layout.sp))
     if not any_of(split):
         return []
-    norm = to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
-    size = (
-        _largest_of_stages(work, lambda kind, context: kind.tp_replicated(context).parameters, last=norm)
-        * c.formats.grad
+    held = _largest_of_stages(
+        work,
+        lambda kind, context: kind.tp_replicated(context).parameters,
+        first=ZERO if c.frozen else shared_norms(c),
+        last=ZERO if c.frozen else end_parameters(c, work.vocab).final_norm,
     )
+    size = held * c.formats.grad
     return [
         Collective(
             PARTIAL,
@@ -175,7 +181,7 @@ def gradient_norm(work: Work) -> list[Collective]:
         parts = ((tp, layout.stride("tp")), (pp, layout.stride("pp")))
         add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
     if somewhere(torch):
-        ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
+        ends = Norm.look_up("weights", c.t.norm) + residual_tensors(c, 1.0) + (to_float(c.t.tied) == 0) * TENSOR
         first = TENSOR * (1.0 + Position.LEARNED.where(c.t.position))
         size = FP32 * _largest_of_stages(work, lambda kind, context: kind.tensors(context), first, ends)
         add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout).shards)
