@@ -20,27 +20,30 @@ class PredictionProjection(Block):
     residual: ClassVar[bool] = False
 
     def operations(self, c: Context) -> Sequence[Operation]:
-        """Return the projection of two hidden states to one."""
-        h = to_float(c.t.hidden)
-        return [Gemm("MTP projection", "2 T_s (2 H) H", count=1.0, m=c.split_tokens, k=2 * h, n=h, sixteen_bit=1)]
+        """Return the projection of two hidden states to one, which TP splits by its columns (Megatron-LM)."""
+        h, columns = to_float(c.t.hidden), to_float(c.t.hidden) / c.layout.tp
+        return [Gemm("MTP projection", "2 T (2 H) H / tp", count=1.0, m=c.tokens, k=2 * h, n=columns, sixteen_bit=1)]
 
     def splits(self, c: Context) -> Numeric:
-        """Return none: the projection is made of what sequence parallelism leaves on a device."""
-        return 0.0
+        """Return one and a half: both hidden states are gathered before it, and its columns after it."""
+        return 1.5
 
     def parameters(self, c: Context) -> LayerParameters:
         """Return the projection and its norms."""
         h = to_float(c.t.hidden)
-        return LayerParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
+        return LayerParameters(2 * h * h / c.layout.tp + self._norms(c) * h)
 
     def tp_replicated(self, c: Context) -> TpReplicated:
-        """Return all of them."""
-        return TpReplicated(self.parameters(c).dense, self.tensors(c))
+        """Return the norms."""
+        return TpReplicated(self._norms(c) * c.t.hidden, self._norms(c))
 
     def tensors(self, c: Context) -> Array:
         """Return the projection and the norms."""
-        return 1.0 + NORMS * Norm.look_up("weights", c.t.norm)
+        return 1.0 + self._norms(c)
 
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return the inputs of both norms, and the two hidden states side by side."""
         return [SavedActivations("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]
+
+    def _norms(self, c: Context) -> Array:
+        return NORMS * Norm.look_up("weights", c.t.norm)
