@@ -249,9 +249,11 @@ def test_what_means_nothing_is_refused(fields, part):
 
 def test_what_is_taken_for_granted_is_said():
     said = {word: told({"hardware": "h100-sxm", "set": {**MODEL, **more}})["meta"]["notes"]
-            for word, more in {"loss": {}, "bias": {"router_bias": "on"},
+            for word, more in {"loss": {}, "bias": {"router_bias": "on", "bias": "off"},
+                               "trained": {"router_bias": "on", "bias": "on"},
                                "given": {"load_balancing": "off"}}.items()}  # fmt: skip
     assert "load_balancing is loss" in said["loss"]
+    assert "load_balancing is loss" in said["trained"]  # gpt-oss: the router's bias is one of a linear layer
     assert "load_balancing is bias, which the router has" in said["bias"]
     assert not [note for note in said["given"] if "load_balancing" in note]
 

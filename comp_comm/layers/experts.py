@@ -146,8 +146,7 @@ class Experts(Block):
     def tp_replicated(self, c: Context) -> TpReplicated:
         """Return router and gate where they see a part of the tokens, and the projections to a latent and back."""
         latent = to_float(c.t.moe_latent_hidden)
-        # A router's bias where no other layer has one balances the experts: it has no gradient.
-        bias = to_float(c.t.router_bias) * biased(c, "ffn")
+        bias = to_float(c.t.router_bias) - c.router_balances
         sees_part = 1.0 - experts_split_over_tp(c)
         gate = _has_gate(c)
         router = sees_part * ((to_float(c.t.hidden) + bias) * c.t.experts + gate * c.t.hidden)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Architecture, MasterWeights, Norm, SequenceInputs, Switch
+from comp_comm.choices import Architecture, Bias, MasterWeights, Norm, SequenceInputs, Switch
 from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where
@@ -146,10 +146,18 @@ class Context:
         return not bool(np.isnan(to_float(self.t.lora_rank)).all())
 
     @cached_property
+    def router_balances(self) -> Array:
+        """1 where the router's bias keeps experts evenly loaded, without a gradient: no layer beside it has a bias.
+
+        gpt-oss has biases everywhere, which are trained.
+        """
+        return to_float(self.t.router_bias) * (1.0 - Bias.look_up("ffn", self.t.bias))
+
+    @cached_property
     def balancing(self) -> NDArray[np.intp]:
         """What keeps experts evenly loaded, a code of `LoadBalancing`: if it is not given, what the router has."""
         given = np.asarray(self.layout.load_balancing, np.intp)
-        usual = np.where(to_float(self.t.router_bias) > 0, int(LoadBalancing.BIAS), int(LoadBalancing.LOSS))
+        usual = np.where(self.router_balances > 0, int(LoadBalancing.BIAS), int(LoadBalancing.LOSS))
         return np.where(given == NOT_GIVEN, usual, given)
 
     @cached_property

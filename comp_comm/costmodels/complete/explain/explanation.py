@@ -75,9 +75,8 @@ class ExplainedStep(Step, ExplainedAnswer):
             said.append(f"GEMMs run by recipe {recipe.word}; in 16 bits stay the router{head}{core}")
         given, layout, t = self.work.scenario.layout, self.work.layout, self.work.transformer
         if to_float(t.experts) > 0 and int(to_float(layout.load_balancing)) == NOT_GIVEN:
-            said.append(
-                "load_balancing is " + ("bias, which the router has" if to_float(t.router_bias) > 0 else "loss")
-            )
+            by_bias = self.work.context.router_balances > 0
+            said.append("load_balancing is " + ("bias, which the router has" if by_bias else "loss"))
         if Optimizer.MUON.where(layout.optimizer) and int(to_float(given.muon_sharding)) == NOT_GIVEN:
             sharding = MuonSharding.at(int(to_float(layout.muon_sharding))).word
             said.append(f"muon_sharding is {sharding}, as stacks have it with this zero and zero_implementation")
