@@ -51,12 +51,12 @@ COMPLETE = [
     {"optimizer": "muon", "zero": 1}, {"optimizer": "muon", "zero": 1, "tp": 1, "gpus": 16}, {"lora_rank": 8},
     {**MIXED, "pp": 1, "layer_pattern": "(M Z)x4", "shared_rank": 8}, {**MIXED, "layer_pattern": "K-x8"},
     {**MIXED, "layer_pattern": "S-x7 *-", "ssm_heads": 2048, "ssm_head_dim": None, "ssm_groups": None}, SPARSE,
-    {"norm": "rmsnorm"}, {"lora_rank": 8, "tp": 1},
+    {"norm": "rmsnorm"}, {"lora_rank": 8, "tp": 1}, {**EXPERTS, "moe_latent_hidden": 512},
     {"optimizer": "muon", "zero": 2, "zero_implementation": "deepspeed", "pp": 1},
 ]  # fmt: skip
 SERVING = [
     {"tp": 1, "dp": 2, **EXPERTS}, {"pp": 2}, SHARED, {"dp": 2}, {"tp": 8, "pp": 2}, LATENT,
-    {"tp": 1, "dp": 4, **EXPERTS, "etp": 1},
+    {"tp": 1, "dp": 4, **EXPERTS, "etp": 1}, {"tp": 1, "dp": 2, **EXPERTS, "moe_latent_hidden": 512},
 ]  # fmt: skip
 TWO_D = [{"strategy": "2d", "tp2": 2}, {"strategy": "2d-seqp", "tp2": 2}, {"formulas": "corrected"}]
 ONE_LAYER = [
