@@ -11,6 +11,7 @@ from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, 
 from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, TpReplicated, at_least_one
 from comp_comm.layers.context_parallel import saved_gathered_keys
 from comp_comm.layers.module import Module
+from comp_comm.layers.tensor_parallel import over_tp
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
 
@@ -79,47 +80,19 @@ class LatentAttention(SelfAttention):
         numbers = queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim + _all_gates(c)
         message = c.tokens * c.formats.comm * numbers
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
+        latents = [
+            over_tp(c, LATENT_GATHER, "all_gather", message, split, none, formula),
+            over_tp(c, "latent gradient reduce-scatter", "reduce_scatter", message, none, split, formula),
+        ]
         own = split * (_own_gates(c) > 0)
-        inputs = c.tokens * c.t.hidden * c.formats.operand_comm
-        of_gate = [("gate input all-gather", "all_gather", own, own, inputs),
-                   ("gate input gradient reduce-scatter", "reduce_scatter", none, own,
-                    c.tokens * c.t.hidden * c.formats.comm)]  # fmt: skip
+        if not any_of(own):
+            return [*exchanged, *latents]
+        hidden = c.tokens * c.t.hidden
         return [
             *exchanged,
-            Collective(
-                LATENT_GATHER,
-                formula,
-                count=split,
-                kind="all_gather",
-                parallelism="tp",
-                message_bytes=message,
-                backward_count=none,
-                group=c.tp_group,
-            ),
-            Collective(
-                "latent gradient reduce-scatter",
-                formula,
-                count=none,
-                kind="reduce_scatter",
-                parallelism="tp",
-                message_bytes=message,
-                backward_count=split,
-                group=c.tp_group,
-            ),
-            *(
-                Collective(
-                    name,
-                    "b s H",
-                    count=forward,
-                    kind=kind,
-                    parallelism="tp",
-                    message_bytes=size,
-                    backward_count=backward,
-                    group=c.tp_group,
-                )
-                for name, kind, forward, backward, size in of_gate
-                if any_of(own)
-            ),
+            *latents,
+            over_tp(c, "gate input all-gather", "all_gather", hidden * c.formats.operand_comm, own, own),
+            over_tp(c, "gate input gradient reduce-scatter", "reduce_scatter", hidden * c.formats.comm, none, own),
         ]
 
     def gathers_itself(self, c: Context) -> Numeric:

@@ -18,6 +18,7 @@ from comp_comm.layers.block import Block, LayerParameters, SavedActivations, TpR
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.layers.module import Module
+from comp_comm.layers.tensor_parallel import over_tp
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 from comp_comm.violation import Violation, rule
@@ -70,16 +71,7 @@ class SharedAttention(SelfAttention):
         return [
             *exchanged,
             *(
-                Collective(
-                    f"embedding beside {title}",
-                    "b s H",
-                    count=forward,
-                    kind=kind,
-                    parallelism="tp",
-                    message_bytes=message,
-                    backward_count=backward,
-                    group=c.tp_group,
-                )
+                over_tp(c, f"embedding beside {title}", kind, message, forward, backward)
                 for title, kind, forward, backward in rows
                 if any_of(forward + backward)
             ),

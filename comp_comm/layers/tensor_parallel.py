@@ -15,11 +15,13 @@ from comp_comm.operations.shapes import Collective, SequenceGather
 GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
 
 
-def _over_tp(c: Context, name: str, kind: str, message: Array, forward: Array, backward: Array) -> Collective:
-    """Return a collective over TP of the hidden state (b s H), with its calls in either pass."""
+def over_tp(
+    c: Context, name: str, kind: str, message: Array, forward: Array, backward: Array, formula: str = "b s H"
+) -> Collective:
+    """Return a collective over TP, of the hidden state unless the formula says otherwise, with its calls each way."""
     return Collective(
         name,
-        "b s H",
+        formula,
         count=forward,
         kind=kind,
         parallelism="tp",
@@ -58,7 +60,7 @@ def tp_collectives(c: Context, name: str, message: Array, count: Array, own_gath
     reduced, gathers = count - split, split - to_float(c.layout.sp) * own_gathers
     collectives: list[Collective] = []
     if any_of(reduced):
-        collectives.append(_over_tp(c, f"{name} all-reduce", "all_reduce", message, forward=reduced, backward=reduced))
+        collectives.append(over_tp(c, f"{name} all-reduce", "all_reduce", message, forward=reduced, backward=reduced))
     if any_of(split):
         operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
         again = gathers * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
@@ -66,7 +68,7 @@ def tp_collectives(c: Context, name: str, message: Array, count: Array, own_gath
             _gather_over_tp(
                 c, f"{name} all-gather", operands, forward=gathers, backward=split + again, overlapped=again
             ),
-            _over_tp(c, f"{name} reduce-scatter", "reduce_scatter", message, forward=split, backward=gathers),
+            over_tp(c, f"{name} reduce-scatter", "reduce_scatter", message, forward=split, backward=gathers),
         ]
     return collectives
 
@@ -109,7 +111,7 @@ def embedding_collectives(c: Context) -> list[Collective]:
     split, none = to_float(c.layout.sp) * times, 0.0 * times
     rows = (("all-reduce", "all_reduce", times - split, none), ("reduce-scatter", "reduce_scatter", split, none),
             ("gradient all-gather", "all_gather", none, split))  # fmt: skip
-    return [_over_tp(c, f"embedding {title}", kind, message, forward, backward)
+    return [over_tp(c, f"embedding {title}", kind, message, forward, backward)
             for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def head_collectives(c: Context) -> list[Collective]:
     again = split * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
     rows = (("logits gradient all-reduce", "all_reduce", none, times - split),
             ("logits gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
-    collectives = [_over_tp(c, title, kind, message, forward, backward)
+    collectives = [over_tp(c, title, kind, message, forward, backward)
                    for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
     if any_of(split):
         gather = _gather_over_tp(c, "logits all-gather", message, forward=split, backward=again, overlapped=again)

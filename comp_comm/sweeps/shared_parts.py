@@ -216,9 +216,8 @@ def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:
 
     That is all that the network knows of a group. Where domains move, it is said of each of their sizes.
     """
-    inner = hardware.tiers[0]
     sizes = distinct(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
-    tiers = [replace(inner, domain=size) for size in sizes[np.isfinite(sizes)]]
+    tiers = [replace(hardware.tiers[0], domain=size) for size in sizes[np.isfinite(sizes)]]
     collected = []
     for group in groups:
         collected += [to_float(group.size), *(members_in(tier, group) for tier in tiers)]

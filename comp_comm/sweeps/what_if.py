@@ -80,7 +80,8 @@ def what_if(
     >>> [round(row["serialized_ratio"], 3) for row in rows]  # preset A takes a ring's factor of very many devices
     [0.5, 0.5, 0.5]
     """
-    said, given = parsed(overrides), {each.key for each in parsed(overrides)}
+    said = parsed(overrides)
+    given = {each.key for each in said}
     before, meta = case_study(said, inter_node_slowdown, interference)
     rows = []
     for name, technique in choose(asked).items():
